@@ -1,0 +1,5 @@
+"""Closed-loop policy testing for pytest."""
+
+from __future__ import annotations
+
+__version__ = "0.1.0"
