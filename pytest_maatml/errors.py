@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["ConfigurationError", "MaatmlError", "ModelError", "PolicyError", "RolloutEnvError"]
+__all__ = [
+    "ConfigurationError",
+    "MaatmlError",
+    "ModelError",
+    "PolicyError",
+    "RolloutEnvError",
+    "describe",
+]
 
 
 class MaatmlError(Exception):
@@ -60,12 +68,19 @@ class PolicyError(RolloutEnvError):
         super().__init__(message, op=op)
 
 
+_OURS: Final = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
 def describe(error: BaseException) -> str:
-    """Type, message and, where it is known, the file and line that raised `error`."""
+    """`Type: message (file:line)`: the innermost line that is neither ours nor importlib's."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{type(error).__name__}: {error.msg} ({error.filename}:{error.lineno})"
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    frame = error.__traceback__
-    while frame is not None and frame.tb_next is not None:
-        frame = frame.tb_next
-    if frame is None:
-        return text
-    return f"{text} ({frame.tb_frame.f_code.co_filename}:{frame.tb_lineno})"
+    place = ""
+    traceback = error.__traceback__
+    while traceback is not None:
+        file = traceback.tb_frame.f_code.co_filename
+        if not file.startswith(("<", _OURS)) and f"{os.sep}importlib{os.sep}" not in file:
+            place = f" ({file}:{traceback.tb_lineno})"
+        traceback = traceback.tb_next
+    return text + place

@@ -1,0 +1,1 @@
+"""Running episodes. Knows no files, no models and no pytest."""

@@ -1,0 +1,117 @@
+"""From an environment, a policy and tasks to episodes: the two ways to drive a rollout."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pytest_maatml.engine.config import RolloutConfig
+from pytest_maatml.engine.in_process import InProcess
+from pytest_maatml.engine.protocol import PROTOCOL
+from pytest_maatml.engine.record import Provenance, RolloutPlan
+from pytest_maatml.engine.run import Run
+from pytest_maatml.engine.scoring import Scorer
+from pytest_maatml.errors import RolloutEnvError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pytest_maatml.engine.policy import Policy
+    from pytest_maatml.engine.protocol import Environment, Hello, JSONObject
+    from pytest_maatml.engine.record import Episode, EpisodeError
+    from pytest_maatml.engine.requests import Carrier
+
+
+def greet(carrier: Carrier, *, label: bool = False) -> Hello:
+    """The environment's hello, checked.
+
+    Raises RolloutEnvError for another protocol, for a hello without name and version, and with
+    `label` for an environment that has no teacher.
+    """
+    hello = carrier.hello()
+    if hello.protocol != PROTOCOL:
+        raise RolloutEnvError(
+            f"the environment speaks {hello.protocol!r}, this driver speaks {PROTOCOL!r}",
+            op="hello",
+            kind="protocol",
+        )
+    if not isinstance(hello.name, str) or not hello.name:
+        raise RolloutEnvError(
+            f"hello must give a name, not {hello.name!r:.200}", op="hello", kind="protocol"
+        )
+    if label and "label" not in hello.capabilities:
+        raise RolloutEnvError(
+            f"environment {hello.name!r} cannot label states: its hello names the capabilities "
+            f"{sorted(hello.capabilities)}; run without label, or give it a teacher",
+            op="hello",
+        )
+    return hello
+
+
+def plan_episode(task: JSONObject, index: int, config: RolloutConfig) -> RolloutPlan:
+    """The episode of the task at `index` of the environment's list.
+
+    Raises RolloutEnvError for a task that is not an object.
+    """
+    if not isinstance(task, dict):
+        raise RolloutEnvError(
+            f"tasks[{index}] must be an object, not {task!r:.200}", op="tasks", kind="protocol"
+        )
+    return RolloutPlan(
+        index=index,
+        episode_id=f"{config.source}-r{config.round}-{index:06d}",
+        task=task,
+        task_id=_text_of(task.get("id"), ""),
+        task_family=_text_of(task.get("family"), "unknown"),
+    )
+
+
+def _text_of(value: Any, default: str) -> str:
+    return default if value is None or value == "" else str(value)
+
+
+def drive(
+    carrier: Carrier,
+    policy: Policy,
+    plans: Iterable[RolloutPlan],
+    *,
+    config: RolloutConfig,
+    hello: Hello | None = None,
+    concurrency: int | None = None,
+) -> Iterator[Episode | EpisodeError]:
+    """Each episode or error as it ends; a free slot takes the next plan at once.
+
+    At most `concurrency` episodes are in flight (by default what the carrier is worth). Closing
+    the iterator closes the episodes that are under way.
+    """
+    hello = greet(carrier, label=config.label) if hello is None else hello
+    concurrency = carrier.concurrency if concurrency is None else concurrency
+    run = Run(Scorer(policy), config, _provenance(config, hello))
+    if isinstance(carrier, InProcess) and concurrency == 1:
+        return run.one_by_one(carrier, plans)
+    return run.interleaved(carrier, plans, concurrency)
+
+
+def rollout(
+    environment: Environment,
+    policy: Policy,
+    tasks: Iterable[JSONObject],
+    *,
+    config: RolloutConfig | None = None,
+) -> Iterator[JSONObject]:
+    """Each task's episode as a dict of JSON values, lazily, one at a time and in task order.
+
+    Raises RolloutEnvError for the first episode that did not run properly, PolicyError if the
+    policy was to blame, and at once for an environment that breaks the protocol or, with
+    `config.label`, has no teacher.
+    """
+    config = config or RolloutConfig()
+    carrier = InProcess(environment)
+    hello = greet(carrier, label=config.label)
+    plans = (plan_episode(task, index, config) for index, task in enumerate(tasks))
+    run = Run(Scorer(policy), config, _provenance(config, hello))
+    return (episode.as_dict() for episode in run.all_or_raise(carrier, plans))
+
+
+def _provenance(config: RolloutConfig, hello: Hello) -> Provenance:
+    identity = {"name": hello.name, "version": str(hello.version), "protocol": hello.protocol}
+    return Provenance(config.source, config.policy_version, config.round, identity)

@@ -1,0 +1,178 @@
+"""JSON without loss: what cannot be written as it is gets refused, with the place where it stands.
+
+orjson is fast, but writes NaN as null, reads integers beyond 64 bits as floats, and writes dates,
+dataclasses and enums that JSON does not have. So each value takes orjson's path first, and the
+careful path only where the result, or a look at the types, shows that it may be needed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from itertools import chain
+from typing import Any, Final
+
+import orjson
+
+from pytest_maatml.errors import RolloutEnvError
+
+MAX_DEPTH: Final = 200
+
+_OPTIONS: Final = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
+_finite = json.JSONEncoder(allow_nan=False, check_circular=False).encode
+_exact = json.JSONEncoder(
+    allow_nan=False, check_circular=False, ensure_ascii=False, separators=(",", ":")
+).encode
+
+# Nineteen digits in a row are the first that may be an integer beyond 64 bits.
+_DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
+_LONG: Final = b"0" * 19
+
+_SCALARS: Final = frozenset({str, int, float, bool, type(None)})
+_LISTS: Final = frozenset({list, tuple})
+_TYPES: Final = _SCALARS | _LISTS | {dict}
+
+
+def encode(value: Any, name: str, *, op: str | None = None, strict: bool = False) -> bytes:
+    """`value` as one line of compact JSON in UTF-8; key order and every bit are kept.
+
+    `name` is what the value is called in a refusal (`observation`), `op` the request that brought
+    it. `strict` looks at the types too, and finds those that orjson would write and JSON lacks; a
+    value that came as JSON can do without.
+
+    Raises RolloutEnvError for NaN, infinity, lone surrogates, keys that are not text, more than
+    200 levels, and values that are not JSON.
+    """
+    try:
+        encoded = orjson.dumps(value, None, _OPTIONS)
+    except (TypeError, RecursionError):
+        return _encode_carefully(value, name, op)
+    if (strict and not _has_json_types(value)) or (b"null" in encoded and not _is_finite(value)):
+        return _encode_carefully(value, name, op)
+    return encoded
+
+
+def snapshot(value: Any, name: str, op: str) -> orjson.Fragment:
+    """`value` as it is now, encoded, to become part of a larger record. Raises as `encode`."""
+    return orjson.Fragment(encode(value, name, op=op, strict=True))
+
+
+def _has_json_types(value: Any) -> bool:
+    """Whether `value` is made of JSON's own types, in no more than 200 levels.
+
+    A level at a time, since asking each value by itself would cost more than its encoding.
+    """
+    if value.__class__ is dict and _SCALARS.issuperset(map(type, value.values())):
+        return True  # as most observations are
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        kinds = set(map(type, level))
+        if kinds <= _SCALARS:
+            return True
+        if not kinds <= _TYPES:
+            return False
+        inside: list[Any] = [item.values() for item in level if item.__class__ is dict]
+        if not kinds.isdisjoint(_LISTS):
+            inside += [item for item in level if item.__class__ in _LISTS]
+        level = list(chain.from_iterable(inside))
+    return False
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        _finite(value)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
+
+
+def decode(line: bytes | str) -> Any:
+    """The value of one line of JSON; integers of any size are exact.
+
+    Raises ValueError where the line is not JSON. NaN, infinities and lone surrogates are read, so
+    that `encode` can say where they stand.
+    """
+    raw = line.encode("utf-8", "surrogatepass") if isinstance(line, str) else line
+    if not has_long_number(raw):
+        try:
+            return orjson.loads(raw)
+        except orjson.JSONDecodeError:
+            pass
+    try:
+        return json.loads(raw)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def has_long_number(raw: bytes) -> bool:
+    """Whether there may be an integer in `raw` that orjson would not read exactly."""
+    return _LONG in raw.translate(_DIGITS)
+
+
+def _encode_carefully(value: Any, name: str, op: str | None) -> bytes:
+    try:
+        plain = _plain(value, name, 1)
+    except RolloutEnvError as refusal:
+        refusal.op = op
+        raise
+    try:
+        return orjson.dumps(plain)
+    except TypeError:  # integers beyond 64 bits
+        return _exact(plain).encode()
+
+
+def _plain(value: Any, path: str, depth: int) -> Any:
+    """`value` in dicts, lists, text, numbers, booleans and None alone."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return _text(value, path)
+    if isinstance(value, int):
+        return _integer(value, path)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise _refusal(path, f"is {_named(value)}, which JSON does not have")
+        return float(value)
+    if depth > MAX_DEPTH:
+        raise _refusal(path[:200] + "...", f"is nested deeper than {MAX_DEPTH} levels")
+    if isinstance(value, dict):
+        return {
+            _key(key, path): _plain(item, f"{path}.{key}", depth + 1) for key, item in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_plain(item, f"{path}[{place}]", depth + 1) for place, item in enumerate(value)]
+    kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    raise _refusal(path, f"is a {kind}, which JSON does not have; convert it in the environment")
+
+
+def _integer(value: int, path: str) -> int:
+    try:
+        str(value)
+    except ValueError:  # Python's guard against quadratic time
+        limit = sys.get_int_max_str_digits()
+        raise _refusal(path, f"is an integer of more than {limit} digits") from None
+    return int(value)
+
+
+def _text(value: str, path: str) -> str:
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise _refusal(path, f"holds a lone surrogate at character {error.start}") from None
+    return str(value)
+
+
+def _key(key: Any, path: str) -> str:
+    if not isinstance(key, str):
+        raise _refusal(path, f"has the key {key!r}, which is not text")
+    return _text(key, f"a key of {path}")
+
+
+def _named(value: float) -> str:
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def _refusal(path: str, what: str) -> RolloutEnvError:
+    printable = path.encode("utf-8", "backslashreplace").decode()
+    return RolloutEnvError(f"{printable} {what}", kind="protocol")

@@ -1,0 +1,127 @@
+"""A policy's scores, and the choice that follows from them."""
+
+from __future__ import annotations
+
+import math
+from math import exp, isfinite, log
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, runtime_checkable
+
+import orjson
+
+from pytest_maatml.engine.candidates import read_candidates
+from pytest_maatml.errors import PolicyError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_maatml.engine.candidates import CandidateSet
+    from pytest_maatml.engine.protocol import JSONObject
+
+
+#: Choices that are remembered with one set of candidates.
+_REMEMBERED: Final = 256
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """Scores candidates: one finite number each, higher is better.
+
+    The interface has no memory. Optional, each found by its presence: `score_batch(observations,
+    candidates) -> list[list[float]]` for many episodes at once, and `start_episode(episode_id,
+    task) -> policy` for a policy that remembers: what it returns scores that episode only.
+    """
+
+    def score(
+        self, observation: JSONObject, candidates: Sequence[JSONObject]
+    ) -> Sequence[float]: ...
+
+
+class Choice(NamedTuple):
+    """What the policy would do, and how sure it is."""
+
+    chosen: str
+    #: Whether the first choice was valid before masking.
+    top_valid: bool
+    #: The natural logarithm of softmax(scores) over all candidates, as encoded JSON.
+    logp: orjson.Fragment
+
+
+def choose(candidates: CandidateSet, scores: Any) -> Choice:
+    """The highest-scoring candidate that is not masked; ties go to the smaller id.
+
+    `candidates` has at least one that is not masked. Raises PolicyError for a wrong number of
+    scores, scores that are not finite numbers, and log-probabilities that are not finite.
+
+    A choice depends on the scores alone, and scripted and tabular policies give the same scores
+    over and over, so choices are remembered with the set.
+    """
+    try:
+        key = tuple(scores)
+        choice = candidates.choices.get(key)
+        if choice is None:
+            values = list(map(float, key))
+            choice = _choose(candidates, values)
+            if len(candidates.choices) < _REMEMBERED:
+                candidates.choices[key] = choice
+    except (TypeError, ValueError, OverflowError) as error:
+        raise PolicyError(
+            f"score must return one number a candidate, not {scores!r:.200} ({error})"
+        ) from None
+    return choice
+
+
+def _choose(candidates: CandidateSet, values: list[float]) -> Choice:
+    if len(values) != len(candidates.ids):
+        raise PolicyError(f"{len(values)} scores for {len(candidates.ids)} candidates")
+    top = max(candidates.by_id, key=values.__getitem__)  # max keeps the first of equals
+    chosen = top
+    if not candidates.valid[top]:
+        chosen = max(candidates.valid_by_id, key=values.__getitem__)
+    logp = _log_softmax(values, values[top], candidates)
+    return Choice(
+        candidates.ids[chosen], candidates.valid[top], orjson.Fragment(orjson.dumps(logp))
+    )
+
+
+def _log_softmax(values: list[float], top: float, candidates: CandidateSet) -> list[float]:
+    """Natural logarithms of softmax(values), shifted by the maximum so that exp cannot overflow."""
+    total = 0.0
+    try:
+        for value in values:
+            total += exp(value - top)
+        shift = log(total)
+    except (ValueError, OverflowError):  # scores that are not numbers; the next lines say which
+        shift = math.nan
+    logp = [value - top - shift for value in values]
+    if not isfinite(sum(logp)):
+        _refuse_scores(values, logp, candidates)
+    return logp
+
+
+def _refuse_scores(values: list[float], logp: list[float], candidates: CandidateSet) -> None:
+    for name, value in zip(candidates.ids, values, strict=True):
+        if not isfinite(value):
+            raise PolicyError(f"the score of candidate {name!r} is {value}, not a finite number")
+    for name, value in zip(candidates.ids, logp, strict=True):
+        if not isfinite(value):
+            raise PolicyError(
+                f"the scores lie so far apart ({min(values)} to {max(values)}) that the "
+                f"log-probability of candidate {name!r} is not finite"
+            )
+
+
+def select(candidates: Sequence[JSONObject], scores: Sequence[float]) -> str | None:
+    """The id of the highest-scoring candidate that is not masked, or None if all are.
+
+    Ties go to the smaller id. Raises PolicyError for a wrong number of scores or one that is not
+    finite, RolloutEnvError for candidates that break the protocol.
+    """
+    known = read_candidates(list(candidates))
+    if len(scores) != len(known.ids):
+        raise PolicyError(f"{len(scores)} scores for {len(known.ids)} candidates")
+    values = list(map(float, scores))
+    if not all(map(isfinite, values)):
+        _refuse_scores(values, values, known)
+    if not known.valid_by_id:
+        return None
+    return known.ids[max(known.valid_by_id, key=values.__getitem__)]

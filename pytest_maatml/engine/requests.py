@@ -1,0 +1,112 @@
+"""What an episode asks of the world around it, and who answers.
+
+The requests are not frozen: three are made at each decision, and a frozen dataclass takes four
+times as long to make.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_maatml.engine.protocol import Hello, JSONObject
+    from pytest_maatml.errors import RolloutEnvError
+
+
+@dataclass(slots=True)
+class Reset:
+    """Answered with the first observation."""
+
+    episode: str
+    task: JSONObject
+    options: JSONObject
+
+
+@dataclass(slots=True)
+class Look:
+    """Answered with (candidates, Labels), or (candidates, None) where no label is wanted.
+
+    Where the candidates are empty the labels are None too, whatever the environment says.
+    """
+
+    episode: str
+    label: bool
+
+
+@dataclass(slots=True)
+class Score:
+    """Answered by the policy: one number a candidate."""
+
+    observation: JSONObject
+    candidates: list[JSONObject]
+
+
+@dataclass(slots=True)
+class Step:
+    """Answered with a StepResult."""
+
+    episode: str
+    candidate: str
+
+
+@dataclass(slots=True)
+class Verify:
+    """Answered with a Verification; the carrier closes the episode in the same breath."""
+
+    episode: str
+
+
+@dataclass(slots=True)
+class Close:
+    """Answered with None, whatever the environment says: the episode is lost already."""
+
+    episode: str
+
+
+EnvironmentRequest: TypeAlias = Reset | Look | Step | Verify | Close
+Request: TypeAlias = EnvironmentRequest | Score
+
+
+class Restarted(Exception):
+    """The answer to an episode that lost its state through no fault of its own: begin again."""
+
+
+#: (ticket, answer): the ticket is the sender's, the answer a reply, a fault, or `Restarted`.
+Answer: TypeAlias = "tuple[int, Any]"
+
+
+class Carrier(Protocol):
+    """Takes requests to an environment and brings the answers back, in any order.
+
+    A carrier never judges an answer beyond what it needs to read it; that is the episode's part.
+    """
+
+    #: How many episodes it is worth having in flight.
+    concurrency: int
+
+    def hello(self) -> Hello: ...
+
+    def tasks(self, query: JSONObject) -> list[JSONObject]: ...
+
+    def send(self, batch: Sequence[tuple[int, EnvironmentRequest]]) -> None:
+        """Take over the requests; each ticket has at most one request under way."""
+        ...
+
+    def receive(self, *, wait: bool) -> list[Answer]:
+        """The answers that are there; with `wait` at least one, if a request is under way."""
+        ...
+
+    def shutdown(self) -> None:
+        """Let go of what the carrier holds. Twice is harmless."""
+        ...
+
+
+def is_fault(answer: Any) -> bool:
+    """Whether an answer says that the request failed."""
+    return isinstance(answer, Exception)
+
+
+Fault: TypeAlias = "RolloutEnvError | Restarted"
