@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_maatml import registry
 from pytest_maatml.checkpoints import Checkpoint, checkpoint_digest, resolve_checkpoint
-from pytest_maatml.errors import ConfigurationError, ModelError
-from pytest_maatml.registry import Registration, describe_exception
+from pytest_maatml.errors import ConfigurationError, ModelError, describe
+from pytest_maatml.registry import Registration
 from pytest_maatml.suites import SuiteDefinition, suites
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ __all__ = [
     "LoadedPolicy",
     "ModelDefinition",
     "SuiteDefinition",
+    "check_predictor",
     "checkpoint_digest",
     "load_plugins",
     "load_policy",
@@ -196,7 +197,7 @@ def load_plugins(definition: ModelDefinition) -> None:
         try:
             _load_plugin(definition, entry)
         except (Exception, SystemExit) as error:
-            reason = describe_exception(error)
+            reason = describe(error)
             registry.record_plugin_failure(f"{definition.model_file} plugins: {entry}", reason)
             raise ModelError(
                 f"{definition.model_file}: the plugin {entry!r} cannot be imported: {reason}"
@@ -275,6 +276,13 @@ def load_policy(
     )
 
 
+def check_predictor(definition: ModelDefinition) -> None:
+    """Raise ConfigurationError where nobody registered the predictor. Loads no weights."""
+    name = _predictor_name(definition)
+    if (definition.model_dir, name) not in _predictors:
+        _find_predictor(definition, name)
+
+
 def _find_predictor(definition: ModelDefinition, name: str) -> Registration:
     try:
         return registry.find("predictor", name)
@@ -298,10 +306,10 @@ def _setup_arguments(
         return model_def, devices.resolve_device(device)
     except ImportError as error:
         if device != "auto":
-            raise ModelError(f"device {device!r}: {describe_exception(error)}") from None
+            raise ModelError(f"device {device!r}: {describe(error)}") from None
         return model_def, devices.resolve_device("cpu")
     except Exception as error:
-        raise ModelError(f"device {device!r}: {describe_exception(error)}") from None
+        raise ModelError(f"device {device!r}: {describe(error)}") from None
 
 
 def _made(target: Any, where: str) -> Any:
@@ -318,7 +326,7 @@ def _guard(call: Any, what: str) -> Any:
     try:
         return call()
     except (Exception, SystemExit) as error:
-        raise ModelError(f"{what}: {describe_exception(error)}") from None
+        raise ModelError(f"{what}: {describe(error)}") from None
 
 
 def load_policy_reference(text: str, *, base: Path) -> LoadedPolicy:

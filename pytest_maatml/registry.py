@@ -9,12 +9,11 @@ import importlib.util
 import os
 import re
 import sys
-import traceback
 import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
-from pytest_maatml.errors import ConfigurationError
+from pytest_maatml.errors import ConfigurationError, describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Registration",
-    "describe_exception",
     "find",
     "find_environment",
     "find_format",
@@ -186,7 +184,7 @@ def peer_registry() -> ModuleType | None:
         registry.discover_plugins()
     except Exception as error:
         if not (isinstance(error, ModuleNotFoundError) and error.name == "maatml"):
-            record_plugin_failure("maatml", describe_exception(error))
+            record_plugin_failure("maatml", describe(error))
         return None
     return registry
 
@@ -256,7 +254,7 @@ def _import_attribute(dotted: str) -> Any:
         return getattr(importlib.import_module(module), attribute)
     except ImportError as error:
         raise ConfigurationError(
-            f"the built-in {dotted} cannot be imported: {describe_exception(error)}"
+            f"the built-in {dotted} cannot be imported: {describe(error)}"
         ) from None
 
 
@@ -267,9 +265,7 @@ def _import_file(file: str, kind: Kind, base: Path) -> ModuleType:
     try:
         return load_file(path)
     except (Exception, SystemExit) as error:
-        raise ConfigurationError(
-            f"{kind} {file!r} cannot be imported: {describe_exception(error)}"
-        ) from None
+        raise ConfigurationError(f"{kind} {file!r} cannot be imported: {describe(error)}") from None
 
 
 def _import_named(module: str, text: str, kind: Kind, base: Path) -> ModuleType:
@@ -280,7 +276,7 @@ def _import_named(module: str, text: str, kind: Kind, base: Path) -> ModuleType:
         if missing and f"{module}.".startswith(f"{missing}."):
             reason = f"there is no module {missing!r}; looked in {base} and the rest of sys.path"
         else:
-            reason = f"the module cannot be imported: {describe_exception(error)}"
+            reason = f"the module cannot be imported: {describe(error)}"
         raise ConfigurationError(f"{kind} {text!r}: {reason}") from None
 
 
@@ -339,19 +335,3 @@ def _execute(path: Path) -> ModuleType:
         del sys.modules[name]
         raise
     return module
-
-
-_OURS: Final = os.path.dirname(os.path.abspath(__file__))
-_IMPORTLIB: Final = os.path.dirname(os.path.abspath(importlib.__file__))
-
-
-def describe_exception(error: BaseException) -> str:
-    """`Type: message (file:line)`: the innermost line that is neither ours nor importlib's."""
-    if isinstance(error, SyntaxError) and error.filename:
-        return f"{type(error).__name__}: {error.msg} ({error.filename}:{error.lineno})"
-    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        folder = os.path.dirname(frame.filename)
-        if not frame.filename.startswith("<") and folder not in (_OURS, _IMPORTLIB):
-            return f"{text} ({frame.filename}:{frame.lineno})"
-    return text

@@ -1,0 +1,198 @@
+"""Every option and ini key, declared once; read and checked when the plugin is active.
+
+Imported by every pytest run, so it imports nothing else of ours at the top.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_maatml.plugin.settings import Settings
+
+GROUP: Final = "maatml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One `--maatml-NAME` and, unless `ini` is None, the ini key `maatml_NAME` of that type."""
+
+    name: str
+    help: str
+    metavar: str | None = None
+    ini: Literal["string", "int", "float", "bool", "linelist"] | None = "string"
+    #: A short name that is wanted besides, where no other plugin has taken it.
+    short: str | None = None
+    #: Without another of these the option alone starts nothing.
+    starts: bool = False
+
+    @property
+    def flag(self) -> str:
+        return f"--maatml-{self.name.replace('_', '-')}"
+
+    @property
+    def dest(self) -> str:
+        return f"maatml_{self.name}"
+
+    def add(self, group: pytest.OptionGroup, flag: str) -> None:
+        if self.ini == "bool":
+            group.addoption(flag, dest=self.dest, action="store_true", default=None, help=self.help)
+            return
+        action = "append" if self.ini == "linelist" else "store"
+        kinds: dict[str, dict[str, Any]] = {"int": {"type": int}, "float": {"type": float}}
+        group.addoption(
+            flag,
+            dest=self.dest,
+            action=action,
+            default=None,
+            metavar=self.metavar,
+            help=self.help,
+            **kinds.get(self.ini or "", {}),
+        )
+
+
+OPTIONS: Final = (
+    Option(name="model", metavar="DIR", starts=True, help="model folder whose policy is tested"),
+    Option(
+        name="policy",
+        metavar="REF",
+        starts=True,
+        help="policy without a model folder: a registered name, MODULE:ATTR or FILE.py:ATTR",
+    ),
+    Option(
+        name="env",
+        metavar="REF",
+        help="environment: a registered name, MODULE:ATTR or FILE.py:ATTR",
+    ),
+    Option(
+        name="env_command",
+        metavar="CMD",
+        help="command of a program that serves maatml.rollout_env/1 over stdio",
+    ),
+    Option(
+        name="tasks",
+        metavar="JSON",
+        help="task query for the environment or an array of tasks, as JSON or @FILE",
+    ),
+    Option(
+        name="option",
+        metavar="K=V",
+        ini="linelist",
+        help="option for every reset, repeatable; V is JSON where it parses, else text",
+    ),
+    Option(
+        name="checkpoint",
+        metavar="RUN",
+        help="run id or folder of the checkpoint (default: the run that finished last)",
+    ),
+    Option(name="device", metavar="NAME", help="device that the predictor gets (default: auto)"),
+    Option(
+        name="label",
+        ini="bool",
+        short="--label",
+        help="record at every state what the teacher would have accepted (DAgger collection)",
+    ),
+    Option(
+        name="teacher_mix",
+        metavar="SHARE",
+        short="--teacher-mix",
+        help="share of the decisions on which the teacher acts, in [0, 1]; needs --label",
+    ),
+    Option(
+        name="source",
+        metavar="NAME",
+        help="provenance of the episodes (default: dagger with --label, else rollout)",
+    ),
+    Option(name="round", metavar="N", ini="int", help="round of collection (default: 0)"),
+    Option(name="seed", metavar="N", ini="int", help="seed of the driver's draws (default: 0)"),
+    Option(
+        name="out",
+        metavar="DIR",
+        help="folder of the episodes (default: output/episodes/SOURCE-rROUND in the model folder)",
+    ),
+    Option(
+        name="max_decisions",
+        metavar="N",
+        ini="int",
+        help="decisions after which an episode is cut (default: 256)",
+    ),
+    Option(
+        name="min_success",
+        metavar="RATE",
+        ini="linelist",
+        help="gate: RATE or FAMILY=RATE, repeatable (default: 1, every verdict a success)",
+    ),
+    Option(
+        name="timeout",
+        metavar="SECONDS",
+        ini="float",
+        help="deadline of a request to an environment over stdio, 0 for none (default: 60)",
+    ),
+    Option(
+        name="concurrency",
+        metavar="N",
+        help="episodes in flight, or auto (default: 32 over stdio or with score_batch, else 1)",
+    ),
+)
+
+
+def declare(parser: pytest.Parser) -> None:
+    """Add the options and ini keys, but for the short names."""
+    group = parser.getgroup(GROUP, "closed-loop policy testing")
+    for option in OPTIONS:
+        option.add(group, option.flag)
+        if option.ini is not None:
+            parser.addini(option.dest, option.help, type=option.ini, default=None)
+
+
+def declare_short_names(parser: pytest.Parser) -> None:
+    """Add the short names; one that another plugin or conftest has taken stays theirs."""
+    group = parser.getgroup(GROUP)
+    for option in OPTIONS:
+        if option.short is None:
+            continue
+        try:
+            option.add(group, option.short)
+        except (ValueError, argparse.ArgumentError):
+            continue
+
+
+def is_active(config: pytest.Config) -> bool:
+    """Whether an option or an ini key asks for rollouts."""
+    return any(
+        config.getoption(option.dest) is not None or config.getini(option.dest)
+        for option in OPTIONS
+        if option.starts
+    )
+
+
+def given(config: pytest.Config, name: str) -> Any:
+    """The value from the command line, else from the ini file, else None."""
+    value = config.getoption(f"maatml_{name}")
+    if value is not None:
+        return value
+    return config.getini(f"maatml_{name}")
+
+
+def relative_to(config: pytest.Config, name: str) -> Path:
+    """The folder that a path in option `name` is relative to: where it was written."""
+    if config.getoption(f"maatml_{name}") is None and config.inipath is not None:
+        return config.inipath.parent
+    return config.invocation_params.dir
+
+
+def read_settings(config: pytest.Config) -> Settings:
+    """All that was given, checked. Raises pytest.UsageError (exit status 4)."""
+    from pytest_maatml.errors import MaatmlError
+    from pytest_maatml.plugin.settings import Settings
+
+    try:
+        return Settings.read(config)
+    except MaatmlError as error:
+        raise pytest.UsageError(f"maatml: {error}") from None

@@ -1,0 +1,259 @@
+"""What the command line and the ini file say, and the rollouts that follow from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_maatml.arguments import (
+    Tasks,
+    check_gates,
+    check_tasks,
+    read_min_success,
+    read_options,
+    read_tasks,
+    read_teacher_mix,
+)
+from pytest_maatml.errors import ConfigurationError
+from pytest_maatml.plugin.options import given, relative_to
+from pytest_maatml.spec import CarrierSettings, RolloutSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pytest
+
+    from pytest_maatml.models import ModelDefinition
+    from pytest_maatml.suites import SuiteDefinition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The options that were given; None where nothing was said, so that a suite can say it."""
+
+    model: Path | None
+    policy: str | None
+    #: A policy from the ini file joins only runs that name no test of their own.
+    starts_always: bool
+    env: str | None
+    env_command: str | None
+    tasks: Tasks | None
+    options: Mapping[str, Any] | None
+    checkpoint: str | None
+    device: str | None
+    label: bool | None
+    #: Whether the command line itself asks for a collection.
+    collects: bool
+    teacher_mix: float | None
+    source: str | None
+    round: int | None
+    seed: int | None
+    out: Path | None
+    max_decisions: int | None
+    gates: Mapping[str, str] | None
+    timeout: float | None
+    concurrency: int | None
+    started_in: Path
+
+    @classmethod
+    def read(cls, config: pytest.Config) -> Settings:
+        """Raises ConfigurationError for a value that cannot be, or for two that cannot both be."""
+
+        def folder(name: str) -> Path | None:
+            value = given(config, name)
+            return (relative_to(config, name) / value).resolve() if value else None
+
+        tasks, options = given(config, "tasks"), given(config, "option")
+        mix, gates = given(config, "teacher_mix"), given(config, "min_success")
+        settings = cls(
+            model=folder("model"),
+            policy=given(config, "policy") or None,
+            starts_always=config.getoption("maatml_model") is not None
+            or config.getoption("maatml_policy") is not None,
+            env=given(config, "env") or None,
+            env_command=given(config, "env_command") or None,
+            tasks=read_tasks(tasks, option="--maatml-tasks", base=relative_to(config, "tasks"))
+            if tasks
+            else None,
+            options=read_options(options, option="--maatml-option") if options else None,
+            checkpoint=given(config, "checkpoint") or None,
+            device=given(config, "device") or None,
+            label=given(config, "label"),
+            collects=bool(config.getoption("maatml_label")),
+            teacher_mix=read_teacher_mix(mix, option="--teacher-mix") if mix else None,
+            source=given(config, "source") or None,
+            round=given(config, "round"),
+            seed=given(config, "seed"),
+            out=folder("out"),
+            max_decisions=given(config, "max_decisions"),
+            gates=read_min_success(gates, option="--maatml-min-success") if gates else None,
+            timeout=given(config, "timeout"),
+            concurrency=_read_concurrency(given(config, "concurrency")),
+            started_in=config.invocation_params.dir,
+        )
+        settings._check()
+        return settings
+
+    def _check(self) -> None:
+        if self.model is not None and self.policy is not None:
+            raise ConfigurationError(
+                "--maatml-model and --maatml-policy both say where the policy is from; give one"
+            )
+        if self.env is not None and self.env_command is not None:
+            raise ConfigurationError(
+                "--maatml-env and --maatml-env-command both say what the environment is; give one"
+            )
+        if self.policy is not None and self.env is None and self.env_command is None:
+            raise ConfigurationError(
+                "--maatml-policy needs an environment: give --maatml-env or --maatml-env-command"
+            )
+        if self.model is not None:
+            _check_model(self.model)
+        if self.teacher_mix and not self.label:
+            raise ConfigurationError(
+                "--teacher-mix needs --label: without labels there is no teacher to act"
+            )
+        if self.gates and self.teacher_mix:
+            raise ConfigurationError(
+                "--maatml-min-success and a --teacher-mix above 0 exclude one another: success "
+                "under a teacher's help is not the policy's"
+            )
+        for name, value, least in (
+            ("round", self.round, 0),
+            ("max-decisions", self.max_decisions, 1),
+            ("timeout", self.timeout, 0),
+        ):
+            if value is not None and not value >= least:
+                raise ConfigurationError(f"--maatml-{name} must be at least {least}, not {value}")
+
+    @property
+    def starts(self) -> bool:
+        """Whether there is a policy to test without any suite."""
+        return self.model is not None or self.policy is not None
+
+    @property
+    def chooses_environment(self) -> bool:
+        return self.env is not None or self.env_command is not None
+
+    def takes(self, suite: SuiteDefinition) -> bool:
+        """Whether the environment that was asked for is the suite's."""
+        return not self.chooses_environment or (
+            (suite.env, suite.env_command) == (self.env, self.env_command)
+        )
+
+    def spec(
+        self,
+        *,
+        base: Path,
+        model: ModelDefinition | None = None,
+        suite: SuiteDefinition | None = None,
+    ) -> RolloutSpec:
+        """The rollout of a suite, or of the options alone; what the options say comes first.
+
+        Raises ConfigurationError for settings that exclude one another.
+        """
+        rest = _Suite(model, suite)
+        label = bool(rest.first(self.label, "label", bool, False))
+        mix = rest.first(self.teacher_mix, "teacher_mix", float, 0.0)
+        source = rest.first(self.source, "source", str, "dagger" if label else "rollout")
+        round_ = rest.first(self.round, "round", int, 0)
+        return RolloutSpec(
+            name=suite.name if suite is not None else None,
+            model=model,
+            policy=self.policy,
+            env=self.env or (suite.env if suite is not None else None),
+            env_command=self.env_command or (suite.env_command if suite is not None else None),
+            base=base,
+            tasks=self.tasks if self.tasks is not None else rest.tasks(base),
+            options=self.options if self.options is not None else rest.options(),
+            checkpoint=self.checkpoint,
+            device=self.device or "auto",
+            label=label,
+            teacher_mix=mix,
+            source=source,
+            round=round_,
+            seed=rest.first(self.seed, "seed", int, 0),
+            max_decisions=rest.first(self.max_decisions, "max_decisions", int, 256),
+            out=self._out(model, rest.name, f"{source}-r{round_}"),
+            gates=self._gates(rest, label=label),
+            carrier=CarrierSettings(
+                timeout=rest.first(self.timeout, "timeout", float, 60.0),
+                concurrency=self.concurrency
+                if self.concurrency is not None
+                else _read_concurrency(rest.extra.get("concurrency")),
+            ),
+            line=suite.line if suite is not None else 1,
+        )
+
+    def _gates(self, rest: _Suite, *, label: bool) -> Mapping[str, str]:
+        """Collecting is not testing: a suite's gates are for checks, unless it labels itself."""
+        if self.gates is not None:
+            return self.gates
+        if not self.collects and (gates := rest.gates()):
+            return gates
+        return {} if label else {"default": "1"}
+
+    def _out(self, model: ModelDefinition | None, name: str | None, leaf: str) -> Path:
+        if self.out is not None:
+            folder = self.out
+        else:
+            home = model.model_dir if model is not None else self.started_in
+            folder = home / "output" / "episodes" / leaf
+        return folder / name if name is not None else folder
+
+
+class _Suite:
+    """The suite's own say, where there is a suite."""
+
+    def __init__(self, model: ModelDefinition | None, suite: SuiteDefinition | None) -> None:
+        self._suite = suite
+        self.name = suite.name if suite is not None else None
+        self.extra: Mapping[str, Any] = suite.extra if suite is not None else {}
+        file = model.model_file if model is not None else "suite"
+        self.where = f"{file}:{suite.line}" if suite is not None else ""
+
+    def first(self, value: Any, key: str, kind: type, default: Any) -> Any:
+        """`value` if it was given, else the suite's `key`, else the default."""
+        if value is not None:
+            return value
+        own = self.extra.get(key)
+        if own is None:
+            return default
+        accepted = (int, float) if kind is float else kind
+        if not isinstance(own, accepted) or (isinstance(own, bool) and kind is not bool):
+            raise ConfigurationError(f"{self.where}: {key} must be {kind.__name__}, not {own!r}")
+        return own
+
+    def tasks(self, base: Path) -> Tasks:
+        if self._suite is None:
+            return {}
+        tasks = self._suite.tasks
+        if isinstance(tasks, str):
+            return read_tasks(tasks, option=f"{self.where}: tasks", base=base)
+        return check_tasks(tasks, where=f"{self.where}: tasks")
+
+    def options(self) -> Mapping[str, Any]:
+        return self._suite.options if self._suite is not None else {}
+
+    def gates(self) -> Mapping[str, str]:
+        if self._suite is None:
+            return {}
+        return check_gates(self._suite.min_success, where=f"{self.where}: min_success")
+
+
+def _check_model(model: Path) -> None:
+    if not model.exists():
+        raise ConfigurationError(f"--maatml-model: there is no model folder {model}")
+    if model.is_dir() and not (model / "model.yml").is_file():
+        raise ConfigurationError(f"--maatml-model: there is no model.yml in {model}")
+
+
+def _read_concurrency(value: Any) -> int | None:
+    if value in (None, "", "auto"):
+        return None
+    if isinstance(value, str) and value.isdecimal():
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ConfigurationError(f"concurrency must be a number from 1 or auto, not {value!r}")
+    return value

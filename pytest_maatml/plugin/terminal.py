@@ -1,0 +1,73 @@
+"""What the terminal shows besides pytest's own: a header line and the summary table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_maatml.errors import MaatmlError
+from pytest_maatml.models import resolve_checkpoint
+from pytest_maatml.wording import shown_path, summary_table
+
+if TYPE_CHECKING:
+    from pytest_maatml.plugin.results import SuiteResults
+    from pytest_maatml.plugin.session import MaatmlSession
+    from pytest_maatml.rig import Rig
+    from pytest_maatml.spec import RolloutSpec
+
+
+class TerminalSummary:
+    def __init__(self, session: MaatmlSession) -> None:
+        self._session = session
+
+    def pytest_report_header(self) -> str | None:
+        """Where workers collect, the tasks are not known here."""
+        settings = self._session.settings
+        if not settings.starts or not self._session.config.pluginmanager.hasplugin("dsession"):
+            return None
+        environment = settings.env or settings.env_command
+        named = f" · {environment}" if environment else ""
+        return f"maatml: {self._session.settings.model or settings.policy}{named}"
+
+    def pytest_report_collectionfinish(self) -> list[str]:
+        return [f"maatml: {_introduction(rig)}" for rig in self._session.rigs()]
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        suites = self._session.results.suites
+        if not suites:
+            return
+        terminalreporter.ensure_newline()
+        terminalreporter.section("closed-loop success")
+        for path, suite in suites.items():
+            for line in self._suite_lines(path, suite):
+                terminalreporter.write_line(line)
+
+    def _suite_lines(self, path: Path, suite: SuiteResults) -> list[str]:
+        results = list(suite.families.values())
+        lines = summary_table(results)
+        if len(self._session.results.suites) > 1:
+            lines.insert(0, f"{results[0].suite}")
+        start = self._session.config.invocation_params.dir
+        if suite.problem is not None:
+            return [*lines, f"the episodes could not be finished: {suite.problem}"]
+        lines.append(f"episodes  {shown_path(path / 'episodes.jsonl', start)}")
+        if suite.summary is not None and suite.summary["errors"]:
+            lines.append(f"errors    {shown_path(path / 'errors.jsonl', start)}")
+        return lines
+
+
+def _introduction(rig: Rig) -> str:
+    tasks = f"{len(rig.plans)} tasks" if len(rig.plans) != 1 else "1 task"
+    families = f"{len(rig.families)} families" if len(rig.families) != 1 else "1 family"
+    return f"{_policy(rig.spec)} · {rig.hello.name} {rig.hello.version} · {tasks}, {families}"
+
+
+def _policy(spec: RolloutSpec) -> str:
+    """The policy by name, without loading it."""
+    if spec.model is None:
+        return str(spec.policy)
+    try:
+        run = resolve_checkpoint(spec.model, spec.checkpoint).run_id
+    except MaatmlError:  # loading it will say so, where it matters
+        run = None
+    return spec.model.identity if run is None else f"{spec.model.identity} run {run}"

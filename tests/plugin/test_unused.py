@@ -1,0 +1,37 @@
+"""A pytest run that does not use the plugin must not notice it."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pytest
+
+PROBE = """
+import sys
+
+def test_modules():
+    ours = sorted(name for name in sys.modules if name.split(".")[0] == "pytest_maatml")
+    heavy = sorted({"yaml", "numpy", "orjson", "maatml"} & set(sys.modules))
+    print("SEEN", [ours, heavy])
+"""
+
+
+def test_an_unused_plugin_adds_at_most_four_modules_and_no_heavy_one(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makepyfile(PROBE)
+    result = pytester.runpytest_subprocess("-s", "-p", "no:xdist", "-p", "no:hypothesispytest")
+    result.assert_outcomes(passed=1)
+    line = next(line for line in result.outlines if "SEEN" in line)
+    ours, heavy = ast.literal_eval(line.split("SEEN ")[1].rstrip("."))
+    assert 0 < len(ours) <= 4
+    assert heavy == []
+
+
+def test_both_names_block_the_plugin(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_own(): pass")
+    for name in ("maatml", "pytest_maatml"):
+        result = pytester.runpytest_subprocess("-p", f"no:{name}", "--maatml-model=x")
+        assert "unrecognized arguments: --maatml-model=x" in result.stderr.str()
