@@ -1,0 +1,1 @@
+"""What is kept of a run: episodes, errors and their summary, on disk."""
