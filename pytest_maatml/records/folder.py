@@ -56,16 +56,18 @@ class RunFolder:
         *,
         overwrite: bool = False,
         resume: bool = False,
+        party: str | None = None,
     ) -> RunFolder:
         """The folder at `path`, made if need be, and locked for the run with that identity.
 
+        Processes that give the same `party` share the folder, each with journals of its own.
         `resume` keeps the whole episodes that are there (see `done`); `overwrite` lets a labelled
         collection of another identity be replaced. Raises FolderError for a folder that cannot be
         written, that another session writes to, or that holds what must not be lost; RecordError
         for a damaged file of this run.
         """
         path = Path(path)
-        folder = cls(path, identity, plans, _locked(path))
+        folder = cls(path, identity, plans, _locked(path, party))
         try:
             folder._make_way(overwrite=overwrite, resume=resume)
         except BaseException:
@@ -160,10 +162,10 @@ class _OtherRun:
     labelled: bool
 
 
-def _locked(path: Path) -> FolderLock:
+def _locked(path: Path, party: str | None) -> FolderLock:
     try:
         path.mkdir(parents=True, exist_ok=True)
-        return FolderLock(path)
+        return FolderLock(path, party)
     except OSError as error:
         raise FolderError(
             f"{path} cannot be written: {error.strerror or error}; choose another folder with "

@@ -21,38 +21,59 @@ class FolderError(ConfigurationError):
 
 
 class FolderLock:
-    """The right to write to a folder, held until `release` or the end of the process."""
+    """The right to write to a folder, held until `release` or the end of the process.
 
-    def __init__(self, folder: Path) -> None:
+    The processes of one `party`, the workers of one session, hold it together.
+    """
+
+    def __init__(self, folder: Path, party: str | None = None) -> None:
         """Take it. Raises FolderError with the holder if it is taken, OSError if it cannot be."""
         self._path = folder / LOCK_NAME
+        self._party = party
         self._handle = self._take()
-        with suppress(OSError):  # on a full disk the lock holds, and names nobody
-            os.ftruncate(self._handle, 0)
-            os.pwrite(self._handle, f"{_this_process()}\n".encode(), 0)
 
     def release(self) -> None:
         """Give it back; a second time does nothing."""
-        if self._handle >= 0:
+        if self._handle < 0:
+            return
+        with suppress(BlockingIOError):  # the others of the party still hold it
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._path.unlink(missing_ok=True)
-            os.close(self._handle)
-            self._handle = -1
+        os.close(self._handle)
+        self._handle = -1
 
     def _take(self) -> int:
         while True:
             handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._lock(handle)
                 if self._is_current(handle):
                     return handle
-            except BlockingIOError:
-                holder = os.pread(handle, 300, 0).decode(errors="replace").strip()
-                os.close(handle)
-                raise FolderError(self._refusal(holder)) from None
-            except OSError:
+            except BaseException:
                 os.close(handle)
                 raise
             os.close(handle)
+
+    def _lock(self, handle: int) -> None:
+        """Lock the file alone, and let the party in afterwards; or join the party."""
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._sign(handle)
+            if self._party is None:
+                return
+        except BlockingIOError:
+            holder, _, party = os.pread(handle, 400, 0).decode(errors="replace").partition("\n")
+            if self._party is None or party.strip() != self._party:
+                raise FolderError(self._refusal(holder.strip())) from None
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise FolderError(self._refusal("")) from None
+
+    def _sign(self, handle: int) -> None:
+        with suppress(OSError):  # on a full disk the lock holds, and names nobody
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, f"{_this_process()}\n{self._party or ''}\n".encode(), 0)
 
     def _is_current(self, handle: int) -> bool:
         """Whether the file locked is still the one at the path: its last holder removed it."""

@@ -96,3 +96,23 @@ def test_a_file_system_without_locks_is_reported(
     monkeypatch.setattr(fcntl, "flock", refuse)
     with pytest.raises(FolderError, match=r"No locks available.*--maatml-out"):
         RunFolder.open(tmp_path, IDENTITY, plans())
+
+
+def test_the_workers_of_one_party_hold_it_together_and_nobody_else(tmp_path: Path) -> None:
+    first, second = FolderLock(tmp_path, "session-a"), FolderLock(tmp_path, "session-a")
+    for outsider in ("session-b", None):
+        with pytest.raises(FolderError, match="is being written to"):
+            FolderLock(tmp_path, outsider)
+    first.release()
+    with pytest.raises(FolderError, match="is being written to"):
+        FolderLock(tmp_path, "session-b")
+    second.release()
+    FolderLock(tmp_path, "session-b").release()
+    assert files(tmp_path) == {}
+
+
+def test_a_party_is_refused_where_one_session_writes_alone(tmp_path: Path) -> None:
+    lock = FolderLock(tmp_path)
+    with pytest.raises(FolderError, match="another run of this session"):
+        FolderLock(tmp_path, "session-a")
+    lock.release()
