@@ -101,14 +101,9 @@ def check_rate(text: str, *, where: str) -> str:
     return text.strip()
 
 
-def read_teacher_mix(text: str, *, option: str) -> float:
-    """The teacher's share of the decisions. Raises ConfigurationError outside [0, 1]."""
-    try:
-        mix = float(text)
-    except ValueError:
-        raise ConfigurationError(f"{option}: {text!r} is not a number") from None
-    if not 0 <= mix <= 1:
-        raise ConfigurationError(
-            f"{option}: the teacher acts on a share of the decisions in [0, 1], not {text}"
-        )
-    return mix
+def read_shard(text: str, *, option: str) -> tuple[int, int]:
+    """The shard `I/N`: which one (from 1), and of how many. Raises ConfigurationError."""
+    which, slash, count = text.partition("/")
+    if not (slash and which.isdecimal() and count.isdecimal() and 1 <= int(which) <= int(count)):
+        raise ConfigurationError(f"{option} wants I/N with 1 <= I <= N, such as 1/3, not {text!r}")
+    return int(which), int(count)

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_maatml import __version__
+from pytest_maatml.commands import prepare, rows
 from pytest_maatml.errors import MaatmlError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pytest_maatml.engine.record import Episode, EpisodeError
     from pytest_maatml.results import FamilyTally
     from pytest_maatml.spec import RolloutSpec
 
@@ -38,6 +40,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_rollout(commands)
     _add_serve(commands)
+    rows.add_parser(commands)
+    prepare.add_parser(commands)
     return parser
 
 
@@ -60,12 +64,16 @@ def _add_rollout(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--max-decisions", type=int, default=256, metavar="N")
     parser.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS")
     parser.add_argument("--out", type=Path, metavar="DIR")
+    parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes")
+    parser.add_argument("--resume", action="store_true", help="go on with an unfinished run")
+    parser.add_argument("--overwrite", action="store_true", help="replace another run's collection")
     parser.set_defaults(run=_rollout)
 
 
 def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("serve", help="serve an environment over stdin and stdout")
     parser.add_argument("env", metavar="ENV", help="a registered name, MODULE:ATTR, FILE.py:ATTR")
+    parser.add_argument("--model", type=Path, metavar="DIR", help="run this folder's plugins first")
     parser.add_argument(
         "--plugin", action="append", default=[], metavar="MODULE", help="import it first"
     )
@@ -73,14 +81,15 @@ def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _spec_of(chosen: argparse.Namespace) -> RolloutSpec:
-    from pytest_maatml.arguments import read_options, read_tasks, read_teacher_mix
+    from pytest_maatml.arguments import read_options, read_tasks
     from pytest_maatml.errors import ConfigurationError
     from pytest_maatml.models import load_plugins, read_model
+    from pytest_maatml.schedule import teacher_mix_at
     from pytest_maatml.spec import CarrierSettings, RolloutSpec
 
     if bool(chosen.env) == bool(chosen.env_command):
         raise ConfigurationError("give one of --env and --env-command, and not both")
-    mix = read_teacher_mix(chosen.teacher_mix, option="--teacher-mix")
+    mix = teacher_mix_at(chosen.teacher_mix, chosen.round, option="--teacher-mix")
     if mix and not chosen.label:
         raise ConfigurationError("--teacher-mix needs --label")
     model = read_model(chosen.model_dir)
@@ -104,6 +113,9 @@ def _spec_of(chosen: argparse.Namespace) -> RolloutSpec:
         seed=chosen.seed,
         max_decisions=chosen.max_decisions,
         out=chosen.out.resolve() if chosen.out else default_out,
+        workers=chosen.workers,
+        resume=chosen.resume,
+        overwrite=chosen.overwrite,
         carrier=CarrierSettings(timeout=chosen.timeout),
     )
 
@@ -118,10 +130,11 @@ def _rollout(chosen: argparse.Namespace) -> int:
     carrier = open_environment(spec, warn=lambda text: print(f"warning: {text}", file=sys.stderr))
     try:
         rig = Rig(spec, carrier)
-        with RunFolder.open(spec.out, rig.identity, rig.plans) as folder:
-            journal = folder.journal()
+        with RunFolder.open(
+            spec.out, rig.identity, rig.plans, overwrite=spec.overwrite, resume=spec.resume
+        ) as folder:
             results = [
-                run_family(rig, family, journal, suite=rig.hello.name, progress=_Ticker(family))
+                run_family(rig, family, folder, suite=rig.hello.name, watch=_Ticker(family))
                 for family in rig.families
             ]
             summary = folder.finish(gates={})
@@ -142,7 +155,7 @@ class _Ticker:
         self._family = family
         self._due = time.monotonic() + 10
 
-    def __call__(self, tally: FamilyTally) -> None:
+    def __call__(self, tally: FamilyTally, ended: Episode | EpisodeError) -> None:
         if time.monotonic() >= self._due:
             self._due = time.monotonic() + 10
             print(f"{self._family}: {tally.ended} episodes ended, {tally.success} verified")
@@ -153,9 +166,12 @@ def _serve(chosen: argparse.Namespace) -> int:
 
     from pytest_maatml.engine.server import serve
     from pytest_maatml.errors import ConfigurationError, describe
+    from pytest_maatml.models import load_plugins, read_model
     from pytest_maatml.registry import resolve_reference
     from pytest_maatml.rig import make_environment
 
+    if chosen.model is not None:
+        load_plugins(read_model(chosen.model))
     for module in chosen.plugin:
         try:
             importlib.import_module(module)

@@ -27,6 +27,7 @@ __all__ = [
     "checkpoint_digest",
     "load_plugins",
     "load_policy",
+    "load_policy_object",
     "load_policy_reference",
     "read_model",
     "resolve_checkpoint",
@@ -342,4 +343,19 @@ def load_policy_reference(text: str, *, base: Path) -> LoadedPolicy:
         version=text,
         checkpoint=Checkpoint(path=None, run_id=None),
         source=text,
+    )
+
+
+def load_policy_object(target: Any, *, version: str | None = None) -> LoadedPolicy:
+    """The policy that is, or is made by, an object of this process; its version is its name.
+
+    Raises ModelError where it is no policy.
+    """
+    named = target if isinstance(target, type) or hasattr(target, "__qualname__") else type(target)
+    name = f"{named.__module__}:{named.__qualname__}"
+    return LoadedPolicy(
+        policy=_made(target, f"the policy {name!r}"),
+        version=version or name,
+        checkpoint=Checkpoint(path=None, run_id=None),
+        source=name,
     )

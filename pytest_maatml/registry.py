@@ -49,6 +49,8 @@ class Registration:
     source: str
     #: Where the registering code is, for messages.
     file: str = ""
+    #: The module that another process would have to import; None for what is built in.
+    module: str | None = None
     #: Registered with the installed maatml, whose conventions it expects.
     from_peer: bool = False
 
@@ -118,6 +120,7 @@ def _decorator(kind: Kind, name: str) -> Callable[[_Registered], _Registered]:
                 target=target,
                 source=f"{module}.{what}",
                 file=f"{caller.f_code.co_filename}:{caller.f_lineno}",
+                module=caller.f_globals.get("__name__"),
             ),
         )
         return target
@@ -174,7 +177,14 @@ def _look_up(kind: Kind, name: str) -> Registration | None:
     entry = _peer_entries(kind).get(name)
     if entry is None:
         return None
-    return Registration(name=name, target=entry.obj, source=entry.source, from_peer=True)
+    module = getattr(entry.obj, "__module__", None)
+    return Registration(
+        name=name,
+        target=entry.obj,
+        source=entry.source,
+        module=None if str(module).startswith("maatml.") else module,
+        from_peer=True,
+    )
 
 
 def peer_registry() -> ModuleType | None:

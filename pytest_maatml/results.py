@@ -12,8 +12,9 @@ from pytest_maatml.gates.threshold import Outcome, ThresholdRule, threshold_rule
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pytest_maatml.records.journal import Journal
+    from pytest_maatml.records.folder import RunFolder
     from pytest_maatml.rig import Rig
+    from pytest_maatml.spec import RolloutSpec
 
 #: Failed episodes and errors that are kept with their particulars; all are counted.
 SHOWN: Final = 10
@@ -145,22 +146,28 @@ def _error_text(error: EpisodeError) -> str:
 def run_family(
     rig: Rig,
     family: str,
-    journal: Journal,
+    folder: RunFolder,
     *,
     suite: str,
-    progress: Callable[[FamilyTally], None],
+    shard: str = "main",
+    watch: Callable[[FamilyTally, Episode | EpisodeError], None],
 ) -> FamilyResult:
     """Run the episodes of `family`, each into the journal as it ends, and judge them.
 
-    `progress` is called after each. Raises ModelError where the policy cannot be loaded.
+    Episodes that a resumed run has already are counted and not run. `watch` is called as each
+    ends. Raises ModelError where the policy cannot be loaded.
     """
     plans = rig.families[family]
+    done, journal = folder.done(), folder.journal(shard)
     tally = FamilyTally()
-    for ended in rig.run(plans):
+    for plan in plans:
+        if plan.index in done:
+            tally.add(done[plan.index])
+    for ended in rig.run(plan for plan in plans if plan.index not in done):
         journal.append(ended)
         tally.add(ended)
-        progress(tally)
-    rate = rig.spec.gate_of(family)
+        watch(tally, ended)
+    rate = rig.spec.gate_of(family) if rig.spec.selection.is_sample else None
     rule = None if rate is None else threshold_rule("point", rate, len(plans))
     return FamilyResult(
         suite=suite,
@@ -174,11 +181,22 @@ def run_family(
         truncated=tally.truncated,
         rule=None if rule is None else str(rule),
         required=None if rule is None else rule.required,
-        verdict=UNGATED if rule is None else _judge(rule, tally),
+        verdict=_verdict(rule, tally, rig.spec),
         failed=tuple(tally.failed),
         errored=tuple(tally.errored),
         folder=str(rig.spec.out),
     )
+
+
+def _verdict(rule: ThresholdRule | None, tally: FamilyTally, spec: RolloutSpec) -> str:
+    """Single tasks are no sample: they pass if they succeed, and no rate is judged."""
+    if rule is not None:
+        return _judge(rule, tally)
+    if spec.selection.tasks and spec.gates:
+        if tally.errors:
+            return NOT_DECIDED
+        return PASS if tally.success == tally.episodes else FAIL
+    return UNGATED
 
 
 def _judge(rule: ThresholdRule, tally: FamilyTally) -> str:

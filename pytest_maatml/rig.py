@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Any
 from pytest_maatml import models, registry
 from pytest_maatml.engine.driver import drive, greet, plan_episode
 from pytest_maatml.engine.in_process import InProcess
+from pytest_maatml.engine.requests import MANY
 from pytest_maatml.engine.stdio import StdioEnvironment
 from pytest_maatml.errors import ConfigurationError, MaatmlError, RolloutEnvError, describe
+from pytest_maatml.isolation import child_environment, serve_command
 from pytest_maatml.records.identity import RunIdentity, digest_tasks
+from pytest_maatml.remote import run_in_workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -31,11 +34,30 @@ def open_environment(spec: RolloutSpec, *, warn: Callable[[str], None]) -> Carri
     RolloutEnvError for a command that does not start.
     """
     if spec.env_command is not None:
-        command = shlex.split(spec.env_command)
-        return StdioEnvironment(command, timeout=spec.carrier.timeout or None, warn=warn)
-    assert spec.env is not None
-    target = registry.resolve_reference(spec.env, kind="environment", base=spec.base)
-    return InProcess(make_environment(target, spec.env), warn=warn)
+        return _over_stdio(spec, shlex.split(spec.env_command), {}, warn)
+    if spec.carrier.isolate:
+        return _over_stdio(spec, serve_command(spec), child_environment(), warn)
+    target, name = spec.env, type(spec.env).__qualname__
+    if isinstance(target, str):
+        name = target
+        target = registry.resolve_reference(target, kind="environment", base=spec.base)
+    return InProcess(make_environment(target, name), warn=warn)
+
+
+def _over_stdio(
+    spec: RolloutSpec, command: list[str], env: dict[str, str], warn: Callable[[str], None]
+) -> StdioEnvironment:
+    settings = spec.carrier
+    return StdioEnvironment(
+        command,
+        timeout=settings.timeout or None,
+        env=env,
+        cwd=spec.base,
+        processes=settings.processes,
+        restarts=settings.restarts,
+        concurrency=settings.concurrency or MANY,
+        warn=warn,
+    )
 
 
 def make_environment(target: Any, reference: str) -> Environment:
@@ -68,34 +90,87 @@ def make_environment(target: Any, reference: str) -> Environment:
 _METHODS = ("hello", "tasks", "reset", "candidates", "label", "step", "verify", "close")
 
 
-class Rig:
-    """What it takes to run the episodes of one spec over `carrier`.
+class Stage:
+    """What it takes to run episodes of one spec in this process: an environment and a policy.
 
-    Raises what `greet` raises, and ConfigurationError for tasks that cannot be told apart.
+    Raises what `greet` raises.
     """
 
     def __init__(self, spec: RolloutSpec, carrier: Carrier) -> None:
         self.spec = spec
         self.carrier = carrier
         self.hello: Hello = greet(carrier, label=spec.label)
+
+    @cached_property
+    def _loaded(self) -> LoadedPolicy | MaatmlError:
+        spec = self.spec
+        try:
+            if spec.model is not None and spec.policy is None:
+                return models.load_policy(
+                    spec.model, checkpoint=spec.checkpoint, device=spec.device
+                )
+            if isinstance(spec.policy, str):
+                return models.load_policy_reference(spec.policy, base=spec.base)
+            return models.load_policy_object(spec.policy)
+        except MaatmlError as error:
+            return error
+
+    def supply(self, policy: Any) -> None:
+        """Take `policy` for what the spec's name stands for. Raises ModelError if it is none."""
+        self._loaded = models.load_policy_object(policy, version=str(self.spec.policy))
+
+    @property
+    def policy(self) -> LoadedPolicy:
+        """The policy, loaded at the first use. Raises ModelError, each time, where it fails."""
+        if isinstance(self._loaded, MaatmlError):
+            raise self._loaded
+        return self._loaded
+
+    def run(self, plans: Iterable[RolloutPlan]) -> Iterator[Episode | EpisodeError]:
+        """The episodes of `plans`, each as it ends. Raises ModelError where the policy fails."""
+        return drive(
+            self.carrier,
+            self.policy.policy,
+            plans,
+            config=self.spec.config(self.policy.version),
+            hello=self.hello,
+            concurrency=self.spec.carrier.concurrency,
+        )
+
+
+class Rig:
+    """A stage with all tasks of its rollout planned.
+
+    `families` holds the plans of each family that are to run; `plans` those of the whole list.
+    Raises what `greet` raises, and ConfigurationError or RolloutEnvError for tasks that are not as
+    they must be.
+    """
+
+    def __init__(self, spec: RolloutSpec, carrier: Carrier) -> None:
+        self.spec = spec
+        self.stage = Stage(spec, carrier)
+        self.hello = self.stage.hello
         tasks = self._tasks()
         self.tasks_digest = digest_tasks(tasks)
         self.plans = _plan(tasks, spec)
-        self.families: dict[str, list[RolloutPlan]] = {}
+        whole: dict[str, list[RolloutPlan]] = {}
         for plan in self.plans:
-            self.families.setdefault(plan.task_family, []).append(plan)
-        spec.check_families(self.families)
+            whole.setdefault(plan.task_family, []).append(plan)
+        spec.check_families(whole)
+        self.families = spec.selection.choose(whole)
 
     def _tasks(self) -> list[JSONObject]:
         query = self.spec.tasks
         if isinstance(query, list):
+            if not query:
+                raise ConfigurationError("the list of tasks is empty")
             return query
         if not self.hello.supports("tasks"):
             raise ConfigurationError(
                 f"environment {self.hello.name!r} makes no tasks of its own: give a JSON array "
                 f"of tasks in place of the query {query!r}"
             )
-        tasks = self.carrier.tasks(query)
+        tasks = self.stage.carrier.tasks(query)
         if not isinstance(tasks, list | tuple):
             raise RolloutEnvError(
                 f"tasks must be a list, not {tasks!r:.200}", op="tasks", kind="protocol"
@@ -106,32 +181,13 @@ class Rig:
             )
         return list(tasks)
 
-    @cached_property
-    def _loaded(self) -> LoadedPolicy | MaatmlError:
-        try:
-            if self.spec.model is not None:
-                return models.load_policy(
-                    self.spec.model, checkpoint=self.spec.checkpoint, device=self.spec.device
-                )
-            assert self.spec.policy is not None
-            return models.load_policy_reference(self.spec.policy, base=self.spec.base)
-        except MaatmlError as error:
-            return error
-
-    @property
-    def policy(self) -> LoadedPolicy:
-        """The policy, loaded at the first use. Raises ModelError, each time, where it fails."""
-        if isinstance(self._loaded, MaatmlError):
-            raise self._loaded
-        return self._loaded
-
     @property
     def identity(self) -> RunIdentity:
         """What makes this run the same as another; loads the policy. Raises ModelError."""
-        spec, hello = self.spec, self.hello
+        spec, hello, policy = self.spec, self.hello, self.stage.policy
         return RunIdentity(
-            policy=self.policy.version,
-            checkpoint=self.policy.digest,
+            policy=policy.version,
+            checkpoint=policy.digest,
             environment={
                 "name": hello.name,
                 "version": str(hello.version),
@@ -149,15 +205,13 @@ class Rig:
         )
 
     def run(self, plans: Iterable[RolloutPlan]) -> Iterator[Episode | EpisodeError]:
-        """The episodes of `plans`, each as it ends. Raises ModelError where the policy fails."""
-        return drive(
-            self.carrier,
-            self.policy.policy,
-            plans,
-            config=self.spec.config(self.policy.version),
-            hello=self.hello,
-            concurrency=self.spec.carrier.concurrency,
-        )
+        """The episodes of `plans`, each as it ends, in this process or in workers.
+
+        Raises ModelError where the policy fails, ConfigurationError where workers cannot have it.
+        """
+        if self.spec.workers > 1:
+            return run_in_workers(self.spec, plans)
+        return self.stage.run(plans)
 
 
 def _plan(tasks: list[JSONObject], spec: RolloutSpec) -> list[RolloutPlan]:

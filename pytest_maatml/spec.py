@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from pytest_maatml.arguments import DEFAULT_GATE, OVERALL_GATE
@@ -14,15 +15,62 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_maatml.arguments import Tasks
+    from pytest_maatml.engine.record import RolloutPlan
     from pytest_maatml.models import ModelDefinition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CarrierSettings:
-    """How the environment is reached. `concurrency` None: what the carrier is worth."""
+    """How the environment is reached."""
 
+    #: Seconds for a request over stdio; 0 is no deadline.
     timeout: float = 60.0
+    #: Episodes in flight; None is what the carrier is worth.
     concurrency: int | None = None
+    #: Copies of the program, and how often each is started again.
+    processes: int = 1
+    restarts: int = 3
+    #: Serve an environment of this process's from a child of its own.
+    isolate: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which episodes of the whole list run; the others keep their index and their id.
+
+    `tasks` are ids or globs; `shard` (i, n) is every n-th episode, from the i-th (from 1).
+    """
+
+    tasks: tuple[str, ...] = ()
+    shard: tuple[int, int] | None = None
+
+    @property
+    def is_sample(self) -> bool:
+        """Whether a family runs whole, so that its rate can be judged."""
+        return not self.tasks and self.shard is None
+
+    def choose(self, families: Mapping[str, list[RolloutPlan]]) -> dict[str, list[RolloutPlan]]:
+        """The plans that run, without the families of which none does.
+
+        Raises ConfigurationError for a task id or glob that no task has.
+        """
+        for wanted in self.tasks:
+            if not any(_is_called(plan, wanted) for plans in families.values() for plan in plans):
+                raise ConfigurationError(
+                    f"--maatml-task={wanted}: no task is called so; the first is "
+                    f"{next(iter(families.values()))[0].task_id!r}"
+                )
+        chosen = {name: list(filter(self._takes, plans)) for name, plans in families.items()}
+        return {name: plans for name, plans in chosen.items() if plans}
+
+    def _takes(self, plan: RolloutPlan) -> bool:
+        if self.shard is not None and plan.index % self.shard[1] != self.shard[0] - 1:
+            return False
+        return not self.tasks or any(_is_called(plan, wanted) for wanted in self.tasks)
+
+
+def _is_called(plan: RolloutPlan, wanted: str) -> bool:
+    return plan.task_id == wanted or fnmatchcase(plan.task_id, wanted)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,11 +81,13 @@ class RolloutSpec:
     """
 
     name: str | None = None
-    #: One of these two says where the policy is from; `policy` as `--maatml-policy` takes it.
+    #: One of these two says where the policy is from; `policy` as `--maatml-policy` takes it, or
+    #: an object with `score`, or what makes one.
     model: ModelDefinition | None = None
-    policy: str | None = None
-    #: One of these two says where the environment is from; `env` as `--maatml-env` takes it.
-    env: str | None = None
+    policy: Any = None
+    #: One of these two says where the environment is from; `env` as `--maatml-env` takes it, or an
+    #: environment, or what makes one.
+    env: Any = None
     env_command: str | None = None
     #: References to files are relative to this folder.
     base: Path
@@ -55,6 +105,12 @@ class RolloutSpec:
     #: family -> rate, exact text; empty: nothing is gated.
     gates: Mapping[str, str] = field(default_factory=dict)
     carrier: CarrierSettings = field(default_factory=CarrierSettings)
+    selection: Selection = field(default_factory=Selection)
+    #: Processes that share the episodes of a family, each with its own environment and policy.
+    workers: int = 1
+    #: Go on where an unfinished run stopped; let a collection of another run be replaced.
+    resume: bool = False
+    overwrite: bool = False
     #: Where the suite stands, for reports: the file's line, from 1.
     line: int = 1
 

@@ -21,7 +21,8 @@ _EXTENSION: Final = "pytest_maatml"
 #: The keys of a suite that `SuiteDefinition.extra` may hold.
 _EXTRA_KEYS: Final = (
     "label", "teacher_mix", "source", "round", "seed", "max_decisions", "gate", "alpha", "stop",
-    "baseline", "margin", "max_errors", "timeout", "concurrency", "env_processes", "isolate",
+    "baseline", "margin", "max_errors", "timeout", "concurrency", "env_processes",
+    "env_restarts", "isolate",
 )  # fmt: skip
 _SUITE_KEYS: Final = ("name", "env", "env_command", "tasks", "options", "min_success", *_EXTRA_KEYS)
 

@@ -5,29 +5,35 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pytest_maatml.engine.config import RolloutConfig
+from pytest_maatml.engine.encoding import shown
 from pytest_maatml.engine.in_process import InProcess
 from pytest_maatml.engine.protocol import PROTOCOL
-from pytest_maatml.engine.record import Provenance, RolloutPlan
+from pytest_maatml.engine.record import EpisodeError, Provenance, RolloutPlan
+from pytest_maatml.engine.requests import MANY
 from pytest_maatml.engine.run import Run
 from pytest_maatml.engine.scoring import Scorer
-from pytest_maatml.errors import RolloutEnvError
+from pytest_maatml.errors import ConfigurationError, RolloutEnvError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pytest_maatml.engine.policy import Policy
     from pytest_maatml.engine.protocol import Environment, Hello, JSONObject
-    from pytest_maatml.engine.record import Episode, EpisodeError
+    from pytest_maatml.engine.record import Episode
     from pytest_maatml.engine.requests import Carrier
 
 
 def greet(carrier: Carrier, *, label: bool = False) -> Hello:
     """The environment's hello, checked.
 
-    Raises RolloutEnvError for another protocol, for a hello without name and version, and with
-    `label` for an environment that has no teacher.
+    Raises RolloutEnvError for another protocol, for a hello without a name, and with `label` for
+    an environment that has no teacher.
     """
     hello = carrier.hello()
+    if not all(hasattr(hello, name) for name in ("name", "version", "protocol", "capabilities")):
+        raise RolloutEnvError(
+            f"hello must give a Hello, not {shown(hello)}", op="hello", kind="protocol"
+        )
     if hello.protocol != PROTOCOL:
         raise RolloutEnvError(
             f"the environment speaks {hello.protocol!r}, this driver speaks {PROTOCOL!r}",
@@ -36,7 +42,7 @@ def greet(carrier: Carrier, *, label: bool = False) -> Hello:
         )
     if not isinstance(hello.name, str) or not hello.name:
         raise RolloutEnvError(
-            f"hello must give a name, not {hello.name!r:.200}", op="hello", kind="protocol"
+            f"hello must give a name, not {shown(hello.name)}", op="hello", kind="protocol"
         )
     if label and "label" not in hello.capabilities:
         raise RolloutEnvError(
@@ -54,7 +60,7 @@ def plan_episode(task: JSONObject, index: int, config: RolloutConfig) -> Rollout
     """
     if not isinstance(task, dict):
         raise RolloutEnvError(
-            f"tasks[{index}] must be an object, not {task!r:.200}", op="tasks", kind="protocol"
+            f"tasks[{index}] must be an object, not {shown(task)}", op="tasks", kind="protocol"
         )
     return RolloutPlan(
         index=index,
@@ -80,12 +86,21 @@ def drive(
 ) -> Iterator[Episode | EpisodeError]:
     """Each episode or error as it ends; a free slot takes the next plan at once.
 
-    At most `concurrency` episodes are in flight (by default what the carrier is worth). Closing
-    the iterator closes the episodes that are under way.
+    At most `concurrency` episodes are in flight. By default that is what the carrier is worth, and
+    in process many where the policy scores many at once. Closing the iterator closes the episodes
+    that are under way.
+
+    Raises RolloutEnvError as `greet` does, PolicyError for a policy that cannot score, and
+    ConfigurationError for fewer than one episode in flight.
     """
     hello = greet(carrier, label=config.label) if hello is None else hello
-    concurrency = carrier.concurrency if concurrency is None else concurrency
-    run = Run(Scorer(policy), config, _provenance(config, hello))
+    scorer = Scorer(policy)
+    if concurrency is None:
+        many = isinstance(carrier, InProcess) and scorer.batches
+        concurrency = MANY if many else carrier.concurrency
+    if concurrency < 1:
+        raise ConfigurationError(f"concurrency must be at least 1, not {concurrency}")
+    run = Run(scorer, config, _provenance(config, hello))
     if isinstance(carrier, InProcess) and concurrency == 1:
         return run.one_by_one(carrier, plans)
     return run.interleaved(carrier, plans, concurrency)
@@ -109,7 +124,19 @@ def rollout(
     hello = greet(carrier, label=config.label)
     plans = (plan_episode(task, index, config) for index, task in enumerate(tasks))
     run = Run(Scorer(policy), config, _provenance(config, hello))
-    return (episode.as_dict() for episode in run.all_or_raise(carrier, plans))
+    return _records(run, carrier, plans, config.seed)
+
+
+def _records(
+    run: Run, carrier: InProcess, plans: Iterable[RolloutPlan], seed: int
+) -> Iterator[JSONObject]:
+    for plan in plans:
+        try:
+            for episode in run.all_or_raise(carrier, [plan]):
+                yield episode.as_dict()
+        except RolloutEnvError as fault:
+            fault.args = (EpisodeError.of(plan, fault, seed=seed).message,)
+            raise
 
 
 def _provenance(config: RolloutConfig, hello: Hello) -> Provenance:

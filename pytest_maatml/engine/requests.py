@@ -7,13 +7,17 @@ times as long to make.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_maatml.engine.protocol import Hello, JSONObject
     from pytest_maatml.errors import RolloutEnvError
+
+
+#: Episodes in flight where it is worth having many: over a pipe, or with a batched policy.
+MANY: Final = 32
 
 
 @dataclass(slots=True)

@@ -6,11 +6,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_maatml.plugin import options
+from pytest_maatml.plugin import hookspecs, options
 
 if TYPE_CHECKING:
     from collections.abc import Generator
     from pathlib import Path
+
+    from pytest_maatml.plugin.functions import Rollout
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    pluginmanager.add_hookspecs(hookspecs)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -26,7 +32,9 @@ def pytest_load_initial_conftests(parser: pytest.Parser) -> Generator[None]:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
-        "markers", "maatml: closed-loop rollouts of a policy in an environment (pytest-maatml)"
+        "markers",
+        "maatml(env, tasks, policy, ...): closed-loop rollouts of a policy in an environment; a "
+        "test that asks for the fixture `rollout` runs once a task family",
     )
     if options.is_active(config):
         from pytest_maatml.plugin.session import activate
@@ -40,3 +48,21 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     from pytest_maatml.plugin.collection import model_file_in_path
 
     return model_file_in_path(file_path, parent)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "rollout" not in metafunc.fixturenames:
+        return
+    if metafunc.definition.get_closest_marker("maatml") is None:
+        return
+    from pytest_maatml.plugin.functions import parametrize
+
+    parametrize(metafunc)
+
+
+@pytest.fixture
+def rollout(request: pytest.FixtureRequest) -> Rollout:
+    """The episodes of one task family, run with what `@pytest.mark.maatml` says."""
+    from pytest_maatml.plugin.functions import run
+
+    return run(request)

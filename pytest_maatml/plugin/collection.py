@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from pytest_maatml.errors import ConfigurationError, MaatmlError
 from pytest_maatml.models import check_predictor, load_plugins, read_model
 from pytest_maatml.plugin.session import session_of
 from pytest_maatml.suites import suites
-from pytest_maatml.wording import failure_text
+from pytest_maatml.wording import failure_text, shown_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -119,22 +120,19 @@ class FamilyItem(pytest.Item):
     def __init__(self, *, family: str, **node: Any) -> None:
         super().__init__(**node)
         self.family = family
-        self.result: FamilyResult | None = None
         self.add_marker(pytest.mark.maatml)
 
     def runtest(self) -> None:
         # The policy is loaded here and not in setup, whose failures pytest shows by traceback.
-        self.result = None
         session = session_of(self.config)
-        session.prepare(self.parent.spec)
-        self.result = session.run(self.parent.spec, self.family, suite=self.parent.name)
-        if not self.result.ok:
-            raise GateNotMet(self.result)
+        result = session.run(self, self.parent.spec, self.family, suite=self.parent.name)
+        if not result.ok:
+            raise GateNotMet(result)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         error = excinfo.value
         if isinstance(error, GateNotMet):
-            return failure_text(error.result, again=session_of(self.config).command_for(self))
+            return failure_text(error.result, again=command_for(self))
         if isinstance(error, MaatmlError):
             return str(error)
         return super().repr_failure(excinfo, style)
@@ -164,7 +162,7 @@ def policy_path(reference: str, config: pytest.Config) -> Path:
     if holder.endswith(".py"):
         return (base / holder).resolve()
     if not holder:
-        return Path(registry.find("predictor", reference).file or config.inipath or base)
+        return _registering_file(reference, config)
     if str(base) not in sys.path:
         sys.path.insert(0, str(base))
     try:
@@ -179,6 +177,18 @@ def policy_path(reference: str, config: pytest.Config) -> Path:
     return Path(found.origin).resolve()
 
 
+def _registering_file(name: str, config: pytest.Config) -> Path:
+    """The file that registers the policy, or that may supply it through our hook."""
+    try:
+        file, _, _ = registry.find("predictor", name).file.rpartition(":")
+    except ConfigurationError:
+        suppliers = config.hook.pytest_maatml_policy.get_hookimpls()
+        if not suppliers:
+            raise
+        file = getattr(suppliers[-1].plugin, "__file__", None) or ""
+    return Path(file or config.inipath or config.invocation_params.dir)
+
+
 def model_file_in_path(path: Path, parent: pytest.Collector) -> RolloutFile | None:
     """The file for a model.yml that lies where pytest collects, if it declares suites."""
     if b"pytest_maatml" not in path.read_bytes() or session_of(parent.config).settings.starts:
@@ -188,3 +198,14 @@ def model_file_in_path(path: Path, parent: pytest.Collector) -> RolloutFile | No
     except MaatmlError:  # its collection will say what is wrong with it
         return ModelFile.from_parent(parent, path=path)
     return ModelFile.from_parent(parent, path=path) if declared else None
+
+
+def command_for(item: pytest.Item) -> str:
+    """The command that runs `item` alone, as somebody would type it where pytest was started."""
+    config = item.config
+    started = config.invocation_params
+    positional = set(config.args) if config.args else set()
+    kept = [str(arg) for arg in started.args if str(arg) not in positional]
+    _, _, parts = item.nodeid.partition("::")
+    node = f"{shown_path(item.path, started.dir)}::{parts}"
+    return shlex.join(["pytest", *kept, node])

@@ -27,6 +27,8 @@ class Option:
     help: str
     metavar: str | None = None
     ini: Literal["string", "int", "float", "bool", "linelist"] | None = "string"
+    repeats: bool = False
+    flag_only: bool = False
     #: A short name that is wanted besides, where no other plugin has taken it.
     short: str | None = None
     #: Without another of these the option alone starts nothing.
@@ -41,10 +43,10 @@ class Option:
         return f"maatml_{self.name}"
 
     def add(self, group: pytest.OptionGroup, flag: str) -> None:
-        if self.ini == "bool":
+        if self.ini == "bool" or self.flag_only:
             group.addoption(flag, dest=self.dest, action="store_true", default=None, help=self.help)
             return
-        action = "append" if self.ini == "linelist" else "store"
+        action = "append" if self.ini == "linelist" or self.repeats else "store"
         kinds: dict[str, dict[str, Any]] = {"int": {"type": int}, "float": {"type": float}}
         group.addoption(
             flag,
@@ -129,10 +131,58 @@ OPTIONS: Final = (
         help="gate: RATE or FAMILY=RATE, repeatable (default: 1, every verdict a success)",
     ),
     Option(
+        name="task",
+        metavar="ID",
+        ini=None,
+        repeats=True,
+        help="run the tasks of this id or glob alone, repeatable; no rate is judged then",
+    ),
+    Option(
+        name="shard",
+        metavar="I/N",
+        ini=None,
+        help="run every N-th task, from the I-th; `pytest-maatml merge` judges the gates",
+    ),
+    Option(
+        name="workers",
+        metavar="N",
+        ini="int",
+        help="processes that share the episodes of a family (default: 1, this one)",
+    ),
+    Option(
+        name="resume",
+        flag_only=True,
+        ini=None,
+        help="go on with an unfinished run: keep its episodes, run errors and what is missing",
+    ),
+    Option(
+        name="overwrite",
+        flag_only=True,
+        ini=None,
+        help="let a labelled collection of another run be replaced",
+    ),
+    Option(
         name="timeout",
         metavar="SECONDS",
         ini="float",
         help="deadline of a request to an environment over stdio, 0 for none (default: 60)",
+    ),
+    Option(
+        name="env_processes",
+        metavar="N",
+        ini="int",
+        help="copies of the environment's program that share the episodes (default: 1)",
+    ),
+    Option(
+        name="env_restarts",
+        metavar="N",
+        ini="int",
+        help="how often each copy is started again after it broke down (default: 3)",
+    ),
+    Option(
+        name="isolate",
+        ini="bool",
+        help="run a registered environment in a child process, as if over stdio",
     ),
     Option(
         name="concurrency",
@@ -140,6 +190,9 @@ OPTIONS: Final = (
         help="episodes in flight, or auto (default: 32 over stdio or with score_batch, else 1)",
     ),
 )
+
+
+_WITHOUT_INI: Final = frozenset(option.name for option in OPTIONS if option.ini is None)
 
 
 def declare(parser: pytest.Parser) -> None:
@@ -175,7 +228,7 @@ def is_active(config: pytest.Config) -> bool:
 def given(config: pytest.Config, name: str) -> Any:
     """The value from the command line, else from the ini file, else None."""
     value = config.getoption(f"maatml_{name}")
-    if value is not None:
+    if value is not None or name in _WITHOUT_INI:
         return value
     return config.getini(f"maatml_{name}")
 

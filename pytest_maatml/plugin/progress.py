@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
+from pytest_maatml.engine.record import Episode
 from pytest_maatml.plugin.workers import worker_id
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     import pytest
 
+    from pytest_maatml.engine.record import EpisodeError
     from pytest_maatml.results import FamilyTally
 
 #: Seconds: before the first line of a terminal, between two of them, and between plain lines.
@@ -36,10 +38,11 @@ class Progress:
         self._silent = self._reporter is None or worker_id(config) is not None
         if not self._live and config.get_verbosity() < 1:
             self._silent = True
+        self._each = not self._silent and config.get_verbosity() > 1
         self._due = monotonic() + (_FIRST if self._live else _PLAIN)
         self._shown = False
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -52,8 +55,13 @@ class Progress:
             with self._uncaptured():
                 self._reporter._tw.write("\r\x1b[K", flush=True)
 
-    def show(self, tally: FamilyTally) -> None:
-        """Say how far it is, if it is time to."""
+    def show(self, tally: FamilyTally, ended: Episode | EpisodeError) -> None:
+        """Say how far it is, if it is time to; with `-vv` say how each episode ended."""
+        if self._each:
+            with self._uncaptured():
+                self._reporter.ensure_newline()
+                self._reporter.write_line(f"  {_ending(ended)}")
+            return
         if self._silent or monotonic() < self._due:
             return
         self._due = monotonic() + (_EVERY if self._live else _PLAIN)
@@ -75,3 +83,10 @@ class Progress:
             return nullcontext()
         disabled: AbstractContextManager[Any] = self._capture.global_and_fixture_disabled()
         return disabled
+
+
+def _ending(ended: Episode | EpisodeError) -> str:
+    if isinstance(ended, Episode):
+        status = ended.truncated or ended.status
+        return f"{ended.task_id}  {status}  {ended.decisions} decisions"
+    return f"{ended.task_id}  error  {ended.message}"

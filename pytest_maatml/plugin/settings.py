@@ -12,12 +12,13 @@ from pytest_maatml.arguments import (
     check_tasks,
     read_min_success,
     read_options,
+    read_shard,
     read_tasks,
-    read_teacher_mix,
 )
 from pytest_maatml.errors import ConfigurationError
 from pytest_maatml.plugin.options import given, relative_to
-from pytest_maatml.spec import CarrierSettings, RolloutSpec
+from pytest_maatml.schedule import teacher_mix_at
+from pytest_maatml.spec import CarrierSettings, RolloutSpec, Selection
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,7 +46,8 @@ class Settings:
     label: bool | None
     #: Whether the command line itself asks for a collection.
     collects: bool
-    teacher_mix: float | None
+    #: A share, or a schedule over rounds, in text.
+    teacher_mix: str | None
     source: str | None
     round: int | None
     seed: int | None
@@ -54,6 +56,13 @@ class Settings:
     gates: Mapping[str, str] | None
     timeout: float | None
     concurrency: int | None
+    env_processes: int | None
+    env_restarts: int | None
+    isolate: bool | None
+    selection: Selection
+    workers: int | None
+    resume: bool
+    overwrite: bool
     started_in: Path
 
     @classmethod
@@ -65,7 +74,7 @@ class Settings:
             return (relative_to(config, name) / value).resolve() if value else None
 
         tasks, options = given(config, "tasks"), given(config, "option")
-        mix, gates = given(config, "teacher_mix"), given(config, "min_success")
+        gates, shard = given(config, "min_success"), given(config, "shard")
         settings = cls(
             model=folder("model"),
             policy=given(config, "policy") or None,
@@ -81,7 +90,7 @@ class Settings:
             device=given(config, "device") or None,
             label=given(config, "label"),
             collects=bool(config.getoption("maatml_label")),
-            teacher_mix=read_teacher_mix(mix, option="--teacher-mix") if mix else None,
+            teacher_mix=given(config, "teacher_mix") or None,
             source=given(config, "source") or None,
             round=given(config, "round"),
             seed=given(config, "seed"),
@@ -90,6 +99,16 @@ class Settings:
             gates=read_min_success(gates, option="--maatml-min-success") if gates else None,
             timeout=given(config, "timeout"),
             concurrency=_read_concurrency(given(config, "concurrency")),
+            env_processes=given(config, "env_processes"),
+            env_restarts=given(config, "env_restarts"),
+            isolate=given(config, "isolate"),
+            selection=Selection(
+                tasks=tuple(given(config, "task") or ()),
+                shard=read_shard(shard, option="--maatml-shard") if shard else None,
+            ),
+            workers=given(config, "workers"),
+            resume=bool(given(config, "resume")),
+            overwrite=bool(given(config, "overwrite")),
             started_in=config.invocation_params.dir,
         )
         settings._check()
@@ -110,11 +129,12 @@ class Settings:
             )
         if self.model is not None:
             _check_model(self.model)
-        if self.teacher_mix and not self.label:
+        mix = self._mix(self.teacher_mix, max(self.round or 0, 0))
+        if mix and not self.label:
             raise ConfigurationError(
                 "--teacher-mix needs --label: without labels there is no teacher to act"
             )
-        if self.gates and self.teacher_mix:
+        if self.gates and mix:
             raise ConfigurationError(
                 "--maatml-min-success and a --teacher-mix above 0 exclude one another: success "
                 "under a teacher's help is not the policy's"
@@ -123,6 +143,9 @@ class Settings:
             ("round", self.round, 0),
             ("max-decisions", self.max_decisions, 1),
             ("timeout", self.timeout, 0),
+            ("workers", self.workers, 1),
+            ("env-processes", self.env_processes, 1),
+            ("env-restarts", self.env_restarts, 0),
         ):
             if value is not None and not value >= least:
                 raise ConfigurationError(f"--maatml-{name} must be at least {least}, not {value}")
@@ -155,9 +178,9 @@ class Settings:
         """
         rest = _Suite(model, suite)
         label = bool(rest.first(self.label, "label", bool, False))
-        mix = rest.first(self.teacher_mix, "teacher_mix", float, 0.0)
         source = rest.first(self.source, "source", str, "dagger" if label else "rollout")
         round_ = rest.first(self.round, "round", int, 0)
+        mix = self.teacher_mix if self.teacher_mix is not None else rest.extra.get("teacher_mix")
         return RolloutSpec(
             name=suite.name if suite is not None else None,
             model=model,
@@ -170,20 +193,35 @@ class Settings:
             checkpoint=self.checkpoint,
             device=self.device or "auto",
             label=label,
-            teacher_mix=mix,
+            teacher_mix=self._mix(mix, round_),
             source=source,
             round=round_,
             seed=rest.first(self.seed, "seed", int, 0),
             max_decisions=rest.first(self.max_decisions, "max_decisions", int, 256),
             out=self._out(model, rest.name, f"{source}-r{round_}"),
             gates=self._gates(rest, label=label),
-            carrier=CarrierSettings(
-                timeout=rest.first(self.timeout, "timeout", float, 60.0),
-                concurrency=self.concurrency
-                if self.concurrency is not None
-                else _read_concurrency(rest.extra.get("concurrency")),
-            ),
+            carrier=self._carrier(rest),
+            selection=self.selection,
+            workers=self.workers or 1,
+            resume=self.resume,
+            overwrite=self.overwrite,
             line=suite.line if suite is not None else 1,
+        )
+
+    @staticmethod
+    def _mix(text: Any, round_: int) -> float:
+        return teacher_mix_at(str(text or 0), round_, option="--teacher-mix")
+
+    def _carrier(self, rest: _Suite) -> CarrierSettings:
+        concurrency = self.concurrency
+        if concurrency is None:
+            concurrency = _read_concurrency(rest.extra.get("concurrency"))
+        return CarrierSettings(
+            timeout=rest.first(self.timeout, "timeout", float, 60.0),
+            concurrency=concurrency,
+            processes=rest.first(self.env_processes, "env_processes", int, 1),
+            restarts=rest.first(self.env_restarts, "env_restarts", int, 3),
+            isolate=rest.first(self.isolate, "isolate", bool, False),
         )
 
     def _gates(self, rest: _Suite, *, label: bool) -> Mapping[str, str]:

@@ -64,8 +64,10 @@ def _introduction(rig: Rig) -> str:
 
 def _policy(spec: RolloutSpec) -> str:
     """The policy by name, without loading it."""
-    if spec.model is None:
-        return str(spec.policy)
+    if spec.policy is not None:
+        named = spec.policy if hasattr(spec.policy, "__qualname__") else type(spec.policy)
+        return spec.policy if isinstance(spec.policy, str) else named.__qualname__
+    assert spec.model is not None
     try:
         run = resolve_checkpoint(spec.model, spec.checkpoint).run_id
     except MaatmlError:  # loading it will say so, where it matters

@@ -193,8 +193,8 @@ def _episode_id(episode: AnyEpisode) -> str:
 
 def _whole(episode: AnyEpisode, where: str) -> JSONObject:
     """The record of an episode that ran to a verdict, checked."""
-    record = episode if isinstance(episode, Mapping) else episode.as_dict()
-    if record.keys() >= _ERROR_KEYS and "outcome" not in record:
+    record = episode.as_dict() if isinstance(episode, Episode | EpisodeError) else episode
+    if isinstance(record, Mapping) and record.keys() >= _ERROR_KEYS and "outcome" not in record:
         raise RowError(f"{where} errored, so nothing is to be learned: {record['message']}")
     try:
         return check_episode(record, where)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -11,7 +10,7 @@ from pytest_maatml.errors import ConfigurationError, MaatmlError
 from pytest_maatml.records.identity import digest_tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
     from pathlib import Path
 
 TRAIN: Final = "train"

@@ -62,7 +62,10 @@ def bad(pytester: pytest.Pytester, *arguments: str) -> tuple[int, str]:
         ([MODEL, ENV, "--maatml-tasks=@gone.json"], "gone.json cannot be read"),
         ([MODEL, ENV, "--maatml-option=extra_steps"], "--maatml-option wants KEY=VALUE"),
         ([MODEL, ENV, "--label", "--teacher-mix=1.5"], "in [0, 1], not 1.5"),
-        ([MODEL, ENV, "--label", "--teacher-mix=half"], "'half' is not a number"),
+        (
+            [MODEL, ENV, "--label", "--teacher-mix=half"],
+            "wants a share in [0, 1], linear:A:B:ROUNDS or exp:P, not 'half'",
+        ),
         ([MODEL, ENV, "--teacher-mix=0.3"], "--teacher-mix needs --label"),
         ([MODEL, ENV, "--maatml-min-success=1.2"], "a success rate lies in [0, 1], not 1.2"),
         ([MODEL, ENV, "--maatml-min-success=far=much"], "'much' is not a number"),

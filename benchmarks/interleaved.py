@@ -1,0 +1,69 @@
+"""Contenders timed in turn, so that a machine whose speed drifts is fair to all of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+ROUNDS = 5
+
+
+def rates(contenders: Mapping[str, Callable[[], int]], rounds: int = ROUNDS) -> dict[str, float]:
+    """The median rate of each, in units of what the callable counts, a second."""
+    measured: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(rounds):
+        for name, run in contenders.items():
+            started = time.perf_counter()
+            count = run()
+            measured[name].append(count / (time.perf_counter() - started))
+    return {name: statistics.median(values) for name, values in measured.items()}
+
+
+def report(
+    title: str, found: Mapping[str, float], ratios: Mapping[str, tuple[str, str, float]], unit: str
+) -> dict[str, Any]:
+    """Print a table; `ratios` names what is divided by what, and what it should reach."""
+    print(f"\n{title}")
+    for name, rate in found.items():
+        print(f"  {name:<34} {rate:>12,.0f} {unit}")
+    lines: dict[str, float] = {}
+    for name, (above, below, aim) in ratios.items():
+        value = lines[name] = found[above] / found[below]
+        met = "met" if value >= aim else "MISSED"
+        print(f"  {name:<34} {value:>12.2f} times  (aim {aim:g}: {met})")
+    return {"title": title, "unit": unit, "rates": dict(found), "ratios": lines}
+
+
+def machine() -> dict[str, Any]:
+    return {
+        "python": platform.python_version(),
+        "system": platform.platform(terse=True),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+    }
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor()
+
+
+def write(name: str, results: list[dict[str, Any]]) -> None:
+    """Keep the figures beside the script, as JSON."""
+    path = Path(__file__).parent / "results" / f"{name}.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({"machine": machine(), "results": results}, indent=2) + "\n")
+    print(f"\nwritten to {path}")

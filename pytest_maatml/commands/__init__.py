@@ -1,0 +1,1 @@
+"""The commands of `pytest-maatml`, a module each."""

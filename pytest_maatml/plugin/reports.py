@@ -1,0 +1,81 @@
+"""Results for other readers: JUnit properties, and the summary page of a GitHub job."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pytest_maatml.wording import interval_text, rate_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pytest_maatml.plugin.results import SessionResults, SuiteResults
+    from pytest_maatml.results import FamilyResult
+
+#: GitHub takes 1,024 kB a step, all writers together.
+_LIMIT: Final = 1000 * 1024
+_HEAD: Final = "| family | verified | rate | Wilson 95% | gate | verdict | errors |"
+
+
+def properties_of(result: FamilyResult) -> list[tuple[str, object]]:
+    """The result as JUnit properties; names are constant, since nobody escapes them."""
+    return [
+        ("maatml_success", result.success),
+        ("maatml_episodes", result.episodes),
+        ("maatml_planned", result.planned),
+        ("maatml_rate", rate_text(result.success, result.episodes)),
+        ("maatml_wilson95", interval_text(result.success, result.episodes)),
+        ("maatml_gate", result.rule or ""),
+        ("maatml_verdict", result.verdict),
+        ("maatml_errors", result.errors),
+        ("maatml_episodes_file", str(Path(result.folder) / "episodes.jsonl")),
+    ]
+
+
+def write_step_summary(results: SessionResults) -> None:
+    """Append a table to the page that GITHUB_STEP_SUMMARY names, if it does."""
+    target = os.environ.get("GITHUB_STEP_SUMMARY")
+    if not target or not results.suites:
+        return
+    text = "\n".join(_lines(results)) + "\n"
+    path = Path(target)
+    room = _LIMIT - (path.stat().st_size if path.exists() else 0)
+    encoded = text.encode()
+    if len(encoded) > room:
+        note = b"\n\n(cut: the page is full)\n"
+        encoded = encoded[: max(0, room - len(note))] + note if room > len(note) else b""
+    with path.open("ab") as page:
+        page.write(encoded)
+
+
+def _lines(results: SessionResults) -> Iterator[str]:
+    yield "### closed-loop success"
+    for folder, suite in results.suites.items():
+        yield from ("", _HEAD, "|---|--:|--:|---|---|---|--:|")
+        for result in suite.families.values():
+            yield _row(result)
+        yield from _failures(suite)
+        yield from ("", f"episodes: `{folder / 'episodes.jsonl'}`")
+
+
+def _row(result: FamilyResult) -> str:
+    cells = (
+        result.family.replace("|", "\\|"),
+        f"{result.success}/{result.episodes}",
+        rate_text(result.success, result.episodes),
+        interval_text(result.success, result.episodes),
+        result.rule or "-",
+        result.verdict,
+        str(result.errors),
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _failures(suite: SuiteResults) -> Iterator[str]:
+    for family, result in suite.families.items():
+        if not result.ok:
+            file, line, name = suite.places.get(family, ("", None, family))
+            at = f"{file}:{line + 1}" if line is not None else file
+            yield f"\n**{result.verdict}** `{name}` ({at})"

@@ -1,0 +1,110 @@
+"""What the session does in pytest's own hooks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from pytest_maatml.plugin.collection import FamilyItem, command_for, rollout_file
+from pytest_maatml.plugin.reports import write_step_summary
+from pytest_maatml.plugin.session import RESULT, SPEC, MaatmlSession
+from pytest_maatml.results import FamilyResult
+from pytest_maatml.wording import failure_text
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+    from pathlib import Path
+
+_ARGUMENTS: Final = pytest.Config.ArgsSource.ARGS
+
+
+class SessionHooks:
+    """Brings rollouts into the collection, results into the reports, and files to an end."""
+
+    def __init__(self, session: MaatmlSession) -> None:
+        self._session = session
+        self._config = session.config
+        self._settings = session.settings
+        self._collected = 0
+        self._deselected = 0
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(
+        self, collector: pytest.Collector
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        report = yield
+        if isinstance(collector, pytest.Session) and report.passed and self._joins():
+            file = rollout_file(collector, self._settings)
+            if not collector.isinitpath(file.path):
+                report.result.append(file)
+        return report
+
+    def pytest_collect_file(
+        self, file_path: Path, parent: pytest.Collector
+    ) -> pytest.Collector | None:
+        if not self._settings.starts or not parent.session.isinitpath(file_path):
+            return None
+        file = rollout_file(parent, self._settings)
+        return file if file.path == file_path else None
+
+    def _joins(self) -> bool:
+        """Whether the policy of the options joins what is collected anyway."""
+        if not self._settings.starts:
+            return False
+        return self._settings.starts_always or self._config.args_source is not _ARGUMENTS
+
+    def pytest_itemcollected(self, item: pytest.Item) -> None:
+        self._collected += isinstance(item, FamilyItem)
+
+    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
+        self._deselected += len(items)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+        """A marked test fails before its own assertions where its gate does."""
+        result = pyfuncitem.stash.get(RESULT, None)
+        if result is not None and not result.ok:
+            again = command_for(pyfuncitem)
+            pytest.fail(failure_text(result, again=again), pytrace=False)
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        result = item.stash.get(RESULT, None)
+        if call.when == "call" and result is not None:
+            identity = self._session.rig(item.stash[SPEC]).identity
+            report.maatml = {  # type: ignore[attr-defined]
+                "result": result.as_dict(),
+                "identity": identity.as_dict(),
+            }
+        return report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        carried = getattr(report, "maatml", None)
+        if carried is not None and self._session.party.worker is None:
+            result = FamilyResult.from_dict(carried["result"])
+            self._session.results.add(result, carried["identity"], report.location)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self._session.party.worker is None:
+            written = self._session.finish()
+            if (not written or self._ran_nothing()) and session.exitstatus in (
+                pytest.ExitCode.OK,
+                pytest.ExitCode.NO_TESTS_COLLECTED,
+            ):
+                session.exitstatus = pytest.ExitCode.TESTS_FAILED
+            write_step_summary(self._session.results)
+        self._session.let_go()
+
+    def _ran_nothing(self) -> bool:
+        """Whether rollouts were asked for and none was there: a green run would be a lie."""
+        distributed = self._config.pluginmanager.hasplugin("dsession")
+        quiet = self._config.option.collectonly or distributed
+        return self._joins() and not (self._collected or self._deselected or quiet)
+
+    def pytest_unconfigure(self) -> None:
+        self._session.let_go()

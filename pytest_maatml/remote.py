@@ -1,0 +1,103 @@
+"""A worker process: its own environment and policy, for the episodes that it is sent."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import signal
+import sys
+import threading
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing.connection import wait
+from typing import TYPE_CHECKING
+
+from pytest_maatml.engine.workers import spread
+from pytest_maatml.errors import ConfigurationError
+from pytest_maatml.isolation import import_for, importable_module
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from concurrent.futures import Executor
+
+    from pytest_maatml.engine.record import Episode, EpisodeError, RolloutPlan
+    from pytest_maatml.rig import Stage
+    from pytest_maatml.spec import RolloutSpec
+
+_stage: Stage | None = None
+
+
+def run_in_workers(
+    spec: RolloutSpec, plans: Iterable[RolloutPlan]
+) -> Iterator[Episode | EpisodeError]:
+    """The episodes of `plans` from `spec.workers` processes.
+
+    Raises ConfigurationError for a policy or an environment that another process cannot make.
+    """
+    module = importable_module(spec, option="--maatml-workers")
+    try:
+        pickle.dumps(spec)
+    except Exception as error:
+        raise ConfigurationError(
+            f"--maatml-workers: another process cannot be given this policy or environment "
+            f"({error}); name them as MODULE:ATTR, or register them in a module"
+        ) from None
+
+    def make_executor() -> Executor:
+        return ProcessPoolExecutor(
+            max_workers=1,
+            mp_context=multiprocessing.get_context("spawn"),
+            initializer=_initialise,
+            initargs=(spec, module, list(sys.path)),
+        )
+
+    return spread(
+        plans,
+        executors=spec.workers,
+        make_executor=make_executor,
+        job=_run,
+        dismiss=_dismiss,
+    )
+
+
+def _dismiss(executor: Executor) -> None:
+    assert isinstance(executor, ProcessPoolExecutor)
+    processes = list((executor._processes or {}).values())
+    executor.shutdown(wait=False, cancel_futures=True)
+    for process in processes:
+        process.terminate()
+
+
+def _initialise(spec: RolloutSpec, module: str | None, path: list[str]) -> None:
+    # An interrupt is the parent's to handle, and it ends us.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: _leave(0))
+    threading.Thread(target=_follow_parent, daemon=True).start()
+    sys.path[:] = path
+    from pytest_maatml.rig import Stage, open_environment
+
+    global _stage
+    import_for(spec, module)
+    _stage = Stage(spec, open_environment(spec, warn=_warn))
+
+
+def _warn(message: str) -> None:
+    print(f"maatml: {message}", file=sys.stderr)
+
+
+def _follow_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    wait([parent.sentinel])
+    _leave(1)
+
+
+def _leave(status: int) -> None:
+    if _stage is not None:
+        _stage.carrier.shutdown()
+    os._exit(status)
+
+
+def _run(plans: list[RolloutPlan]) -> list[Episode | EpisodeError]:
+    assert _stage is not None
+    return list(_stage.run(plans))
