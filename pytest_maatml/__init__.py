@@ -1,5 +1,35 @@
-"""Closed-loop policy testing for pytest."""
+"""Closed-loop policy testing for pytest.
+
+Importing this costs nothing: the public names are loaded where they are first asked for.
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pytest_maatml.errors import MaatmlError
+    from pytest_maatml.registry import register_environment, register_format, register_predictor
+
+__all__ = [
+    "MaatmlError",
+    "__version__",
+    "register_environment",
+    "register_format",
+    "register_predictor",
+]
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    home = import_module(f"{__name__}.{'registry' if name.startswith('register_') else 'errors'}")
+    value = globals()[name] = getattr(home, name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from pytest_maatml.engine.encoding import encode
+from pytest_maatml.engine.encoding import OPTIONS, encode, shown
 from pytest_maatml.errors import RolloutEnvError
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class CandidateReader:
     def read(self, candidates: Any) -> CandidateSet:
         """Raises RolloutEnvError for what is not a list of objects with unique ids."""
         try:
-            encoded = orjson.dumps(candidates)
+            encoded = orjson.dumps(candidates, None, OPTIONS)
         except TypeError:
             return read_candidates(candidates)
         known = self._known.get(encoded)
@@ -67,7 +68,7 @@ class CandidateReader:
 def read_candidates(candidates: Any) -> CandidateSet:
     """The set without memory. Raises RolloutEnvError as `CandidateReader.read` does."""
     if not isinstance(candidates, list | tuple):
-        raise _breach(f"candidates must be a list, not {candidates!r:.200}")
+        raise _breach(f"candidates must be a list, not {shown(candidates)}")
     ids = tuple(_identify(candidate, place) for place, candidate in enumerate(candidates))
     if len(set(ids)) != len(ids):
         twice = next(name for place, name in enumerate(ids) if name in ids[:place])
@@ -89,16 +90,17 @@ def identifier(value: Any) -> str | None:
     if isinstance(value, str):
         return value
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return str(value)
+        with suppress(ValueError):  # an integer of more digits than Python will write
+            return str(value)
     return None
 
 
 def _identify(candidate: JSONObject, place: int) -> str:
     if not isinstance(candidate, dict):
-        raise _breach(f"candidates[{place}] must be an object, not {candidate!r:.200}")
+        raise _breach(f"candidates[{place}] must be an object, not {shown(candidate)}")
     name = identifier(candidate.get("id"))
     if name is None:
-        raise _breach(f"candidates[{place}] must have an id, text or a number: {candidate!r:.200}")
+        raise _breach(f"candidates[{place}] must have an id, text or a number: {shown(candidate)}")
     return name
 
 

@@ -15,7 +15,7 @@ from pytest_maatml.engine.scoring import Scorer
 from pytest_maatml.errors import ConfigurationError, RolloutEnvError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Generator, Iterable, Iterator
 
     from pytest_maatml.engine.policy import Policy
     from pytest_maatml.engine.protocol import Environment, Hello, JSONObject
@@ -83,7 +83,7 @@ def drive(
     config: RolloutConfig,
     hello: Hello | None = None,
     concurrency: int | None = None,
-) -> Iterator[Episode | EpisodeError]:
+) -> Generator[Episode | EpisodeError]:
     """Each episode or error as it ends; a free slot takes the next plan at once.
 
     At most `concurrency` episodes are in flight. By default that is what the carrier is worth, and

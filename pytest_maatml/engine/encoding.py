@@ -19,7 +19,8 @@ from pytest_maatml.errors import RolloutEnvError
 
 MAX_DEPTH: Final = 200
 
-_OPTIONS: Final = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
+#: What orjson would write and JSON lacks, as far as orjson can be told not to.
+OPTIONS: Final = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 _finite = json.JSONEncoder(allow_nan=False, check_circular=False).encode
 _exact = json.JSONEncoder(
     allow_nan=False, check_circular=False, ensure_ascii=False, separators=(",", ":")
@@ -45,7 +46,7 @@ def encode(value: Any, name: str, *, op: str | None = None, strict: bool = False
     200 levels, and values that are not JSON.
     """
     try:
-        encoded = orjson.dumps(value, None, _OPTIONS)
+        encoded = orjson.dumps(value, None, OPTIONS)
     except (TypeError, RecursionError):
         return _encode_carefully(value, name, op)
     if (strict and not _has_json_types(value)) or (b"null" in encoded and not _is_finite(value)):
@@ -56,6 +57,14 @@ def encode(value: Any, name: str, *, op: str | None = None, strict: bool = False
 def snapshot(value: Any, name: str, op: str) -> orjson.Fragment:
     """`value` as it is now, encoded, to become part of a larger record. Raises as `encode`."""
     return orjson.Fragment(encode(value, name, op=op, strict=True))
+
+
+def shown(value: Any) -> str:
+    """The beginning of `value`'s repr, for a message; never raises, whatever `value` is."""
+    try:
+        return repr(value)[:200]
+    except Exception:  # of a class with a fault of its own, or an integer of too many digits
+        return f"<{type(value).__qualname__}>"
 
 
 def _has_json_types(value: Any) -> bool:
@@ -143,7 +152,7 @@ def _plain(value: Any, path: str, depth: int) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item, f"{path}[{place}]", depth + 1) for place, item in enumerate(value)]
     kind = f"{type(value).__module__}.{type(value).__qualname__}"
-    raise _refusal(path, f"is a {kind}, which JSON does not have; convert it in the environment")
+    raise _refusal(path, f"is a {kind}, which JSON does not have; convert it first")
 
 
 def _integer(value: int, path: str) -> int:

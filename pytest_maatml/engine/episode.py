@@ -14,7 +14,7 @@ import orjson
 
 from pytest_maatml.engine.candidates import CandidateReader, CandidateSet, identifier
 from pytest_maatml.engine.draws import draw
-from pytest_maatml.engine.encoding import encode, snapshot
+from pytest_maatml.engine.encoding import encode, shown, snapshot
 from pytest_maatml.engine.policy import choose
 from pytest_maatml.engine.record import Episode, Provenance, RolloutPlan, encode_record
 from pytest_maatml.engine.requests import Close, Look, Request, Reset, Score, Step, Verify
@@ -38,14 +38,17 @@ def run_episode(
     carries the number of the decision.
     """
     decisions: list[dict[str, Any]] = []
+    closed = False
     try:
         task = orjson.Fragment(encode(plan.task, "task", op="tasks", strict=True))
         truncated = yield from _decide(plan, config, reader, decisions)
         verdict = yield Verify(plan.episode_id)
+        closed = True
         outcome = _outcome(verdict, len(decisions), truncated)
     except RolloutEnvError as fault:
         fault.decision = len(decisions)
-        yield Close(plan.episode_id)
+        if not closed:
+            yield Close(plan.episode_id)
         raise
     return Episode(
         index=plan.index,
@@ -69,9 +72,9 @@ def _decide(
 ) -> Generator[Request, Any, str | None]:
     """Fill `decisions` until the environment ends the episode; return why it was cut, or None."""
     episode_id = plan.episode_id
-    observation: JSONObject = yield Reset(episode_id, plan.task, config.options)
+    observation: JSONObject = yield Reset(episode_id, plan.task, dict(config.options))
     if not isinstance(observation, dict):
-        raise _breach("reset", f"the observation must be an object, not {observation!r:.200}")
+        raise _breach("reset", f"the observation must be an object, not {shown(observation)}")
     seen = orjson.Fragment(encode(observation, "observation", op="reset", strict=True))
     look, score, step = Look(episode_id, config.label), Score(observation, []), Step(episode_id, "")
     while len(decisions) < config.max_decisions:
@@ -79,9 +82,9 @@ def _decide(
         candidates = reader.read(listed)
         if not candidates.ids:
             return "no_candidates"
-        accepted = None if labels is None else _accepted(labels, candidates)
+        accepted = _accepted(labels, candidates) if config.label else None
         if config.label and accepted is None and config.stop_unlabelled:
-            return f"unlabelled:{labels.reason or 'unknown'}"
+            return f"unlabelled:{_reason(labels)}"
         if not candidates.valid_by_id:
             return "no_valid_candidate"
         score.observation, score.candidates = observation, listed
@@ -92,6 +95,7 @@ def _decide(
         step.candidate = chosen
         result: StepResult = yield step
         reward = _checked_reward(result)
+        after = snapshot(result.observation, "observation", "step")
         decisions.append(
             {
                 "observation": seen,
@@ -108,24 +112,23 @@ def _decide(
         )
         if result.terminal is not None:
             return None
-        observation = result.observation
-        seen = snapshot(observation, "observation", "step")
+        observation, seen = result.observation, after
     return "max_decisions"
 
 
 def _accepted(labels: Labels, candidates: CandidateSet) -> list[str] | None:
     """The teacher's ids as text, checked against the candidates; None if it has no label."""
+    if not hasattr(labels, "valid_ids"):
+        raise _breach("label", f"the answer must be Labels, not {shown(labels)}")
     if labels.valid_ids is None:
-        if labels.reason is not None and not isinstance(labels.reason, str):
-            raise _breach("label", f"the reason must be text or null, not {labels.reason!r:.200}")
         return None
     if not isinstance(labels.valid_ids, list | tuple):
-        raise _breach("label", f"valid_ids must be a list or null, not {labels.valid_ids!r:.200}")
+        raise _breach("label", f"valid_ids must be a list or null, not {shown(labels.valid_ids)}")
     accepted = []
     for value in labels.valid_ids:
         name = identifier(value)
         if name is None:
-            raise _breach("label", f"valid_ids must hold ids, not {value!r:.200}")
+            raise _breach("label", f"valid_ids must hold ids, not {shown(value)}")
         if name not in candidates.valid_ids:
             state = "masked" if name in candidates.ids else "not among the candidates"
             raise _breach("label", f"the teacher's id {name!r} is {state}")
@@ -133,15 +136,28 @@ def _accepted(labels: Labels, candidates: CandidateSet) -> list[str] | None:
     return accepted
 
 
+def _reason(labels: Labels) -> str:
+    """Why the teacher has no label."""
+    reason = getattr(labels, "reason", None) or "unknown"
+    if not isinstance(reason, str):
+        raise _breach("label", f"the reason must be text or null, not {shown(reason)}")
+    encode(reason, "reason", op="label")
+    return reason
+
+
 def _checked_reward(result: StepResult) -> float:
     """The reward as a float, once the rest of the result has the right shape."""
-    if result.applied is not True and result.applied is not False:
-        raise _breach("step", f"applied must be true or false, not {result.applied!r:.200}")
-    if result.terminal is not None and not isinstance(result.terminal, str):
-        raise _breach("step", f"terminal must be null or text, not {result.terminal!r:.200}")
-    if not isinstance(result.observation, dict):
-        raise _breach("step", f"the observation must be an object, not {result.observation!r:.200}")
-    reward = result.reward
+    try:
+        applied, terminal, reward = result.applied, result.terminal, result.reward
+        observation = result.observation
+    except AttributeError:
+        raise _breach("step", f"the answer must be a StepResult, not {shown(result)}") from None
+    if applied is not True and applied is not False:
+        raise _breach("step", f"applied must be true or false, not {shown(applied)}")
+    if terminal is not None and not isinstance(terminal, str):
+        raise _breach("step", f"terminal must be null or text, not {shown(terminal)}")
+    if not isinstance(observation, dict):
+        raise _breach("step", f"the observation must be an object, not {shown(observation)}")
     if reward.__class__ is float and isfinite(reward):
         return reward
     return _reward(reward, "step")
@@ -157,22 +173,30 @@ def _reward(value: Any, op: str) -> float:
             reward = inf
         if isfinite(reward):
             return reward
-    raise _breach(op, f"reward must be a finite number, not {value!r:.200}")
+    raise _breach(op, f"reward must be a finite number, not {shown(value)}")
 
 
 def _outcome(verdict: Verification, decisions: int, truncated: str | None) -> dict[str, Any]:
-    if not isinstance(verdict.success, bool):
-        raise _breach("verify", f"success must be true or false, not {verdict.success!r:.200}")
-    status = "" if verdict.status is None else verdict.status
+    try:
+        success, status = verdict.success, verdict.status
+        reward, detail = verdict.reward, verdict.detail
+    except AttributeError:
+        raise _breach(
+            "verify", f"the answer must be a Verification, not {shown(verdict)}"
+        ) from None
+    if not isinstance(success, bool):
+        raise _breach("verify", f"success must be true or false, not {shown(success)}")
+    status = "" if status is None else status
     if not isinstance(status, str):
-        raise _breach("verify", f"status must be text, not {status!r:.200}")
-    detail = {} if verdict.detail is None else verdict.detail
+        raise _breach("verify", f"status must be text, not {shown(status)}")
+    encode(status, "status", op="verify")
+    detail = {} if detail is None else detail
     if not isinstance(detail, dict):
-        raise _breach("verify", f"detail must be an object, not {detail!r:.200}")
+        raise _breach("verify", f"detail must be an object, not {shown(detail)}")
     return {
         "status": status,
-        "success": verdict.success,
-        "reward": _reward(verdict.reward, "verify"),
+        "success": success,
+        "reward": _reward(reward, "verify"),
         "decisions": decisions,
         "truncated": truncated,
         "detail": orjson.Fragment(encode(detail, "detail", op="verify", strict=True)),

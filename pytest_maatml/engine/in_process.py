@@ -131,5 +131,5 @@ def _stepper(environment: Environment) -> Callable[[Step], Any]:
 def fault_of(op: str, error: Exception) -> RolloutEnvError:
     """What an exception out of the environment's own code means for the episode."""
     if isinstance(error, RolloutEnvError):
-        return RolloutEnvError(str(error), op=error.op or op, stderr=error.stderr)
+        return RolloutEnvError(str(error), op=error.op or op, kind=error.kind, stderr=error.stderr)
     return RolloutEnvError(f"the environment raised {describe(error)}", op=op)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, runtime_chec
 import orjson
 
 from pytest_maatml.engine.candidates import read_candidates
+from pytest_maatml.engine.encoding import shown
 from pytest_maatml.errors import PolicyError
 
 if TYPE_CHECKING:
@@ -56,21 +57,20 @@ def choose(candidates: CandidateSet, scores: Any) -> Choice:
     over and over, so choices are remembered with the set.
     """
     try:
-        key = tuple(scores)
-        choice = candidates.choices.get(key)
+        values = tuple(map(float, scores))
+        choice = candidates.choices.get(values)
         if choice is None:
-            values = list(map(float, key))
             choice = _choose(candidates, values)
             if len(candidates.choices) < _REMEMBERED:
-                candidates.choices[key] = choice
+                candidates.choices[values] = choice
     except (TypeError, ValueError, OverflowError) as error:
         raise PolicyError(
-            f"score must return one number a candidate, not {scores!r:.200} ({error})"
+            f"score must return one number a candidate, not {shown(scores)} ({error})"
         ) from None
     return choice
 
 
-def _choose(candidates: CandidateSet, values: list[float]) -> Choice:
+def _choose(candidates: CandidateSet, values: Sequence[float]) -> Choice:
     if len(values) != len(candidates.ids):
         raise PolicyError(f"{len(values)} scores for {len(candidates.ids)} candidates")
     top = max(candidates.by_id, key=values.__getitem__)  # max keeps the first of equals
@@ -83,7 +83,7 @@ def _choose(candidates: CandidateSet, values: list[float]) -> Choice:
     )
 
 
-def _log_softmax(values: list[float], top: float, candidates: CandidateSet) -> list[float]:
+def _log_softmax(values: Sequence[float], top: float, candidates: CandidateSet) -> list[float]:
     """Natural logarithms of softmax(values), shifted by the maximum so that exp cannot overflow."""
     total = 0.0
     try:
@@ -98,7 +98,7 @@ def _log_softmax(values: list[float], top: float, candidates: CandidateSet) -> l
     return logp
 
 
-def _refuse_scores(values: list[float], logp: list[float], candidates: CandidateSet) -> None:
+def _refuse_scores(values: Sequence[float], logp: list[float], candidates: CandidateSet) -> None:
     for name, value in zip(candidates.ids, values, strict=True):
         if not isfinite(value):
             raise PolicyError(f"the score of candidate {name!r} is {value}, not a finite number")

@@ -95,6 +95,11 @@ class EpisodeError:
             stderr=error.stderr,
         )
 
+    @classmethod
+    def from_dict(cls, index: int, record: Mapping[str, Any]) -> EpisodeError:
+        """The error that `as_dict` gave."""
+        return cls(index=index, **{**record, "stderr": tuple(record["stderr"])})
+
     def as_dict(self) -> JSONObject:
         """The error as `errors.jsonl` keeps it."""
         return {

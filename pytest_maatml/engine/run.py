@@ -10,11 +10,10 @@ from pytest_maatml.engine.candidates import CandidateReader
 from pytest_maatml.engine.episode import run_episode
 from pytest_maatml.engine.record import Episode, EpisodeError
 from pytest_maatml.engine.requests import Close, Restarted, Score
-from pytest_maatml.engine.scoring import answer_of
-from pytest_maatml.errors import RolloutEnvError
+from pytest_maatml.errors import PolicyError, RolloutEnvError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
     from pytest_maatml.engine.config import RolloutConfig
     from pytest_maatml.engine.episode import EpisodeGenerator
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Seconds that requests may wait for the scores of others before they are sent.
 _PATIENCE: Final = 0.0002
+#: Requests that are sent together at most, so that the environment works while we do.
+_BATCH: Final = 8
 
 
 class Run:
@@ -50,7 +51,7 @@ class Run:
 
     def one_by_one(
         self, carrier: InProcess, plans: Iterable[RolloutPlan]
-    ) -> Iterator[Episode | EpisodeError]:
+    ) -> Generator[Episode | EpisodeError]:
         """The episodes one at a time; a fault becomes the error of its episode."""
         for plan in plans:
             try:
@@ -61,7 +62,7 @@ class Run:
 
     def interleaved(
         self, carrier: Carrier, plans: Iterable[RolloutPlan], concurrency: int
-    ) -> Iterator[Episode | EpisodeError]:
+    ) -> Generator[Episode | EpisodeError]:
         """Up to `concurrency` episodes at a time; each as it ends."""
         carrier.concurrency = concurrency
         flight = _Flight(self, carrier)
@@ -77,7 +78,9 @@ class Run:
                     return
                 flight.advance()
                 yield from flight.landed()
-        except GeneratorExit:
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException:  # whoever wanted them has gone, or a policy has ended the test
             flight.abandon()
             raise
 
@@ -104,6 +107,15 @@ class _Slot:
     plan: RolloutPlan
     episode: EpisodeGenerator
     ask: Ask
+
+
+def _scored(slot: _Slot, request: Score) -> Any:
+    """What the episode asks once it has its scores, or the fault in their place."""
+    try:
+        scores = slot.ask(request)
+    except PolicyError as fault:
+        return slot.episode.throw(fault)
+    return slot.episode.send(scores)
 
 
 class _Flight:
@@ -175,19 +187,22 @@ class _Flight:
         posted = perf_counter()
         for slot, answer in answers:
             self._move(slot, answer)
-            if perf_counter() - posted > _PATIENCE:
+            if len(self._outbox) >= _BATCH or perf_counter() - posted > _PATIENCE:
                 self._post()
                 posted = perf_counter()
 
     def _move(self, slot: _Slot, answer: Any) -> None:
         """Hand `answer` to the episode and put its next request where it belongs."""
         try:
-            request = self._next(slot, answer)
+            if isinstance(answer, Exception):
+                request = self._disturb(slot, answer)
+            else:
+                request = slot.episode.send(answer)
             if request.__class__ is Score:
                 if self._batches:
                     self._unscored.append((slot, request))
                     return
-                request = self._next(slot, answer_of(slot.ask, request))
+                request = _scored(slot, request)
         except StopIteration as end:
             self._land(slot, end.value)
         except RolloutEnvError as fault:
@@ -195,15 +210,13 @@ class _Flight:
         else:
             self._outbox.append((slot.plan.index, request))
 
-    def _next(self, slot: _Slot, answer: Any) -> Any:
-        if not isinstance(answer, Exception):
-            return slot.episode.send(answer)
-        if isinstance(answer, Restarted):
-            slot.episode.close()
-            slot.episode = self._run.begin(slot.plan)
-            slot.ask = self._run.scorer.for_episode(slot.plan)
-            return next(slot.episode)
-        return slot.episode.throw(answer)
+    def _disturb(self, slot: _Slot, fault: Exception) -> Any:
+        if not isinstance(fault, Restarted):
+            return slot.episode.throw(fault)
+        slot.episode.close()
+        slot.episode = self._run.begin(slot.plan)
+        slot.ask = self._run.scorer.for_episode(slot.plan)
+        return next(slot.episode)
 
     def _land(self, slot: _Slot, ended: Episode | EpisodeError) -> None:
         del self.slots[slot.plan.index]

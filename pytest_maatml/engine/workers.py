@@ -17,7 +17,7 @@ from pytest_maatml.engine.record import EpisodeError
 from pytest_maatml.errors import RolloutEnvError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable
     from concurrent.futures import Executor, Future
     from typing import TypeAlias
 
@@ -41,7 +41,7 @@ def spread(
     make_executor: Callable[[], Executor],
     job: Job,
     dismiss: Callable[[Executor], None] = lambda executor: executor.shutdown(wait=False),
-) -> Iterator[Ended]:
+) -> Generator[Ended]:
     """Each episode or error as its batch comes back, from `executors` executors.
 
     `make_executor` makes one executor with one process, `job` runs there, `dismiss` lets go of an
@@ -70,7 +70,7 @@ class _Spread:
         self._deaths = 0
         self._busy: dict[Future[list[Ended]], tuple[Executor, list[RolloutPlan], float]] = {}
 
-    def run(self, executors: int) -> Iterator[Ended]:
+    def run(self, executors: int) -> Generator[Ended]:
         for _ in range(executors):
             batch = self._next_batch()
             if batch:
@@ -116,7 +116,7 @@ class _Spread:
 
     def _mourn(
         self, executor: Executor, batch: list[RolloutPlan], death: BrokenExecutor
-    ) -> Iterator[Ended]:
+    ) -> Generator[Ended]:
         self._dismiss(executor)
         self._deaths += 1
         if len(batch) > 1:
