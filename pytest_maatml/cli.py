@@ -4,25 +4,36 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_maatml import __version__
-from pytest_maatml.commands import prepare, rows
+from pytest_maatml.commands import (
+    check_env,
+    compare,
+    merge,
+    plan,
+    prepare,
+    rollout,
+    rows,
+    serve,
+    summarize,
+)
 from pytest_maatml.errors import MaatmlError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_maatml.engine.record import Episode, EpisodeError
-    from pytest_maatml.results import FamilyTally
-    from pytest_maatml.spec import RolloutSpec
+#: In the order in which help lists them.
+_COMMANDS = (rollout, serve, check_env, summarize, merge, compare, plan, rows, prepare)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; the exit status is 0, 1 where episodes errored, 2 where it could not run."""
-    parser = _parser()
+    """Run a command and return its exit status; 2 is a command that could not run."""
+    parser = argparse.ArgumentParser(prog="pytest-maatml", description=__doc__)
+    parser.add_argument("--version", action="version", version=f"pytest-maatml {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for command in _COMMANDS:
+        command.add_parser(commands)
     chosen = parser.parse_args(arguments)
     try:
         status: int = chosen.run(chosen)
@@ -32,151 +43,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     return status
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="pytest-maatml", description=__doc__)
-    parser.add_argument("--version", action="version", version=f"pytest-maatml {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    _add_rollout(commands)
-    _add_serve(commands)
-    rows.add_parser(commands)
-    prepare.add_parser(commands)
-    return parser
-
-
-def _add_rollout(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
-        "rollout", help="act with a checkpoint in an environment and keep the episodes"
-    )
-    parser.add_argument("model_dir", type=Path, metavar="MODEL_DIR")
-    parser.add_argument("--env", metavar="REF", help="a registered name, MODULE:ATTR, FILE.py:ATTR")
-    parser.add_argument("--env-command", metavar="CMD", help="a program that serves over stdio")
-    parser.add_argument("--tasks", default="{}", metavar="JSON", help="query, array, or @FILE")
-    parser.add_argument("--checkpoint", metavar="RUN", help="run id or folder")
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--label", action="store_true", help="record the teacher's valid ids")
-    parser.add_argument("--teacher-mix", default="0", metavar="SHARE", help="needs --label")
-    parser.add_argument("--option", action="append", default=[], metavar="K=V")
-    parser.add_argument("--source", metavar="NAME")
-    parser.add_argument("--round", type=int, default=0, metavar="N")
-    parser.add_argument("--seed", type=int, default=0, metavar="N")
-    parser.add_argument("--max-decisions", type=int, default=256, metavar="N")
-    parser.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS")
-    parser.add_argument("--out", type=Path, metavar="DIR")
-    parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes")
-    parser.add_argument("--resume", action="store_true", help="go on with an unfinished run")
-    parser.add_argument("--overwrite", action="store_true", help="replace another run's collection")
-    parser.set_defaults(run=_rollout)
-
-
-def _add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("serve", help="serve an environment over stdin and stdout")
-    parser.add_argument("env", metavar="ENV", help="a registered name, MODULE:ATTR, FILE.py:ATTR")
-    parser.add_argument("--model", type=Path, metavar="DIR", help="run this folder's plugins first")
-    parser.add_argument(
-        "--plugin", action="append", default=[], metavar="MODULE", help="import it first"
-    )
-    parser.set_defaults(run=_serve)
-
-
-def _spec_of(chosen: argparse.Namespace) -> RolloutSpec:
-    from pytest_maatml.arguments import read_options, read_tasks
-    from pytest_maatml.errors import ConfigurationError
-    from pytest_maatml.models import load_plugins, read_model
-    from pytest_maatml.schedule import teacher_mix_at
-    from pytest_maatml.spec import CarrierSettings, RolloutSpec
-
-    if bool(chosen.env) == bool(chosen.env_command):
-        raise ConfigurationError("give one of --env and --env-command, and not both")
-    mix = teacher_mix_at(chosen.teacher_mix, chosen.round, option="--teacher-mix")
-    if mix and not chosen.label:
-        raise ConfigurationError("--teacher-mix needs --label")
-    model = read_model(chosen.model_dir)
-    load_plugins(model)
-    source = chosen.source or ("dagger" if chosen.label else "rollout")
-    default_out = model.output_dir / "episodes" / f"{source}-r{chosen.round}"
-    here = Path.cwd()
-    return RolloutSpec(
-        model=model,
-        env=chosen.env,
-        env_command=chosen.env_command,
-        base=here,
-        tasks=read_tasks(chosen.tasks, option="--tasks", base=here),
-        options=read_options(chosen.option, option="--option"),
-        checkpoint=chosen.checkpoint,
-        device=chosen.device,
-        label=chosen.label,
-        teacher_mix=mix,
-        source=source,
-        round=chosen.round,
-        seed=chosen.seed,
-        max_decisions=chosen.max_decisions,
-        out=chosen.out.resolve() if chosen.out else default_out,
-        workers=chosen.workers,
-        resume=chosen.resume,
-        overwrite=chosen.overwrite,
-        carrier=CarrierSettings(timeout=chosen.timeout),
-    )
-
-
-def _rollout(chosen: argparse.Namespace) -> int:
-    from pytest_maatml.records.folder import RunFolder
-    from pytest_maatml.results import run_family
-    from pytest_maatml.rig import Rig, open_environment
-    from pytest_maatml.wording import shown_path, summary_table
-
-    spec = _spec_of(chosen)
-    carrier = open_environment(spec, warn=lambda text: print(f"warning: {text}", file=sys.stderr))
-    try:
-        rig = Rig(spec, carrier)
-        with RunFolder.open(
-            spec.out, rig.identity, rig.plans, overwrite=spec.overwrite, resume=spec.resume
-        ) as folder:
-            results = [
-                run_family(rig, family, folder, suite=rig.hello.name, watch=_Ticker(family))
-                for family in rig.families
-            ]
-            summary = folder.finish(gates={})
-    finally:
-        carrier.shutdown()
-    print("\n".join(summary_table(results)))
-    for result in results:
-        for error in result.errored:
-            print(f"error: {error}", file=sys.stderr)
-    print(f"episodes  {shown_path(spec.out / 'episodes.jsonl', Path.cwd())}")
-    return 1 if summary["errors"] else 0
-
-
-class _Ticker:
-    """A line every ten seconds, for jobs that take long."""
-
-    def __init__(self, family: str) -> None:
-        self._family = family
-        self._due = time.monotonic() + 10
-
-    def __call__(self, tally: FamilyTally, ended: Episode | EpisodeError) -> None:
-        if time.monotonic() >= self._due:
-            self._due = time.monotonic() + 10
-            print(f"{self._family}: {tally.ended} episodes ended, {tally.success} verified")
-
-
-def _serve(chosen: argparse.Namespace) -> int:
-    import importlib
-
-    from pytest_maatml.engine.server import serve
-    from pytest_maatml.errors import ConfigurationError, describe
-    from pytest_maatml.models import load_plugins, read_model
-    from pytest_maatml.registry import resolve_reference
-    from pytest_maatml.rig import make_environment
-
-    if chosen.model is not None:
-        load_plugins(read_model(chosen.model))
-    for module in chosen.plugin:
-        try:
-            importlib.import_module(module)
-        except Exception as error:
-            raise ConfigurationError(f"--plugin {module}: {describe(error)}") from error
-    target = resolve_reference(chosen.env, kind="environment", base=Path.cwd())
-    serve(make_environment(target, chosen.env))
-    return 0

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_maatml import registry
 from pytest_maatml.checkpoints import Checkpoint, checkpoint_digest, resolve_checkpoint
 from pytest_maatml.errors import ConfigurationError, ModelError, describe
-from pytest_maatml.registry import Registration
 from pytest_maatml.suites import SuiteDefinition, suites
 
 if TYPE_CHECKING:
     from yaml.nodes import Node
+
+    from pytest_maatml.registry import Registration
 
 __all__ = [
     "Checkpoint",

@@ -17,7 +17,7 @@ from pytest_maatml.errors import ConfigurationError
 from pytest_maatml.isolation import import_for, importable_module
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Generator, Iterable
     from concurrent.futures import Executor
 
     from pytest_maatml.engine.record import Episode, EpisodeError, RolloutPlan
@@ -29,7 +29,7 @@ _stage: Stage | None = None
 
 def run_in_workers(
     spec: RolloutSpec, plans: Iterable[RolloutPlan]
-) -> Iterator[Episode | EpisodeError]:
+) -> Generator[Episode | EpisodeError]:
     """The episodes of `plans` from `spec.workers` processes.
 
     Raises ConfigurationError for a policy or an environment that another process cannot make.

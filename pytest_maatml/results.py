@@ -1,35 +1,25 @@
-"""One family's rollout: counted as its episodes end, and judged by its gate."""
+"""One family's rollout: run, counted as its episodes end, and judged by its gates."""
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_maatml.engine.record import Episode, EpisodeError
+from pytest_maatml.gate_report import FAIL, NOT_DECIDED, PASS, UNGATED, GateReport
 from pytest_maatml.gates.intervals import wilson
-from pytest_maatml.gates.threshold import Outcome, ThresholdRule, threshold_rule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
+    from pytest_maatml.gating import FamilyGate
     from pytest_maatml.records.folder import RunFolder
     from pytest_maatml.rig import Rig
     from pytest_maatml.spec import RolloutSpec
 
 #: Failed episodes and errors that are kept with their particulars; all are counted.
 SHOWN: Final = 10
-
-PASS: Final = "PASS"
-FAIL: Final = "FAIL"
-NOT_DECIDED: Final = "NOT DECIDED"
-#: Nothing was asked of the family.
-UNGATED: Final = "-"
-
-_VERDICTS: Final = {
-    Outcome.PASSED: PASS,
-    Outcome.FAILED: FAIL,
-    Outcome.UNDECIDED: NOT_DECIDED,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,14 +34,15 @@ class FailedEpisode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FamilyResult:
-    """What became of one family. Holds builtins alone, so that it can cross process borders.
+    """What became of one family: counts over the episodes that stay, and the verdict.
 
-    `unlabelled` episodes were cut for want of a label: they count for no gate. `decisions`,
-    `truncated` and `success` are counted over all episodes that ran.
+    `unlabelled` episodes were cut for want of a label: they count for no gate. `as_dict` gives
+    builtins alone, which can cross process borders.
     """
 
     suite: str
     family: str
+    #: Episodes that were to run here: all of the family, or those that were selected.
     planned: int
     episodes: int
     success: int
@@ -59,22 +50,33 @@ class FamilyResult:
     unlabelled: int
     decisions: int
     truncated: int
-    #: The rule in one line, such as `>= 90% (45/50)`; None where there is no gate.
-    rule: str | None
-    required: int | None
     verdict: str
+    #: What the gates say; None where the family is only a part of its tasks.
+    gate: GateReport | None
     failed: tuple[FailedEpisode, ...]
     errored: tuple[str, ...]
     folder: str
+    #: Index of the first episode of the family: families stand in the order of their tasks.
+    first: int
 
     @property
     def ok(self) -> bool:
-        """Whether the item passes: the gate is met, or there is none and nothing errored."""
+        """Whether the item passes: the gates are met, or there are none and nothing errored."""
         return self.verdict == PASS or (self.verdict == UNGATED and not self.errors)
 
     @property
     def failures(self) -> int:
         return self.episodes - self.success
+
+    @property
+    def rule(self) -> str | None:
+        """The threshold's rule in one line, such as `>= 90% (45/50)`; None without a threshold."""
+        return None if self.gate is None else self.gate.rule
+
+    @property
+    def skipped(self) -> tuple[int, ...]:
+        """Indexes that early stopping leaves out."""
+        return () if self.gate is None else self.gate.skipped
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -85,15 +87,18 @@ class FamilyResult:
         record = asdict(self)
         record["failed"] = [asdict(episode) for episode in self.failed]
         record["errored"] = list(self.errored)
+        record["gate"] = None if self.gate is None else self.gate.as_dict()
         return record
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> FamilyResult:
+        gate = record["gate"]
         return cls(
             **{
                 **record,
                 "failed": tuple(FailedEpisode(**episode) for episode in record["failed"]),
                 "errored": tuple(record["errored"]),
+                "gate": None if gate is None else GateReport.from_dict(gate),
             }
         )
 
@@ -108,14 +113,17 @@ class FamilyTally:
     unlabelled: int = 0
     decisions: int = 0
     truncated: int = 0
-    failed: list[FailedEpisode] = field(default_factory=list)
-    errored: list[str] = field(default_factory=list)
+    failed: list[tuple[int, FailedEpisode]] = field(default_factory=list)
+    errored: list[tuple[int, str]] = field(default_factory=list)
+
+    @property
+    def ended(self) -> int:
+        return self.episodes + self.errors
 
     def add(self, ended: Episode | EpisodeError) -> None:
         if isinstance(ended, EpisodeError):
             self.errors += 1
-            if len(self.errored) < SHOWN:
-                self.errored.append(_error_text(ended))
+            _keep(self.errored, (ended.index, _error_text(ended)))
             return
         self.episodes += 1
         self.decisions += ended.decisions
@@ -123,19 +131,29 @@ class FamilyTally:
         if ended.truncated is not None:
             self.truncated += 1
             self.unlabelled += ended.truncated.startswith("unlabelled:")
-        if not ended.success and len(self.failed) < SHOWN:
-            self.failed.append(
-                FailedEpisode(
-                    task_id=ended.task_id,
-                    status=ended.truncated or ended.status,
-                    decisions=ended.decisions,
-                    last_action=ended.last_action,
-                )
-            )
+        if not ended.success:
+            _keep(self.failed, (ended.index, _failed(ended)))
 
-    @property
-    def ended(self) -> int:
-        return self.episodes + self.errors
+
+def _keep(shown: list[Any], entry: tuple[int, Any]) -> None:
+    """Keep the first of the list in index order, whatever order they come in."""
+    shown.append(entry)
+    if len(shown) > 2 * SHOWN:
+        shown.sort(key=lambda kept: kept[0])
+        del shown[SHOWN:]
+
+
+def _first(shown: list[tuple[int, Any]]) -> tuple[Any, ...]:
+    return tuple(kept for _, kept in sorted(shown, key=lambda kept: kept[0])[:SHOWN])
+
+
+def _failed(episode: Episode) -> FailedEpisode:
+    return FailedEpisode(
+        task_id=episode.task_id,
+        status=episode.truncated or episode.status,
+        decisions=episode.decisions,
+        last_action=episode.last_action,
+    )
 
 
 def _error_text(error: EpisodeError) -> str:
@@ -154,56 +172,76 @@ def run_family(
 ) -> FamilyResult:
     """Run the episodes of `family`, each into the journal as it ends, and judge them.
 
-    Episodes that a resumed run has already are counted and not run. `watch` is called as each
-    ends. Raises ModelError where the policy cannot be loaded.
+    Episodes that a resumed run has already are counted and not run; no more are begun once every
+    gate is decided. `watch` is called as each ends. Raises ModelError where the policy cannot be
+    loaded.
     """
-    plans = rig.families[family]
-    done, journal = folder.done(), folder.journal(shard)
+    gate = rig.gate(family)
     tally = FamilyTally()
-    for plan in plans:
-        if plan.index in done:
-            tally.add(done[plan.index])
-    for ended in rig.run(plan for plan in plans if plan.index not in done):
-        journal.append(ended)
-        tally.add(ended)
-        watch(tally, ended)
-    rate = rig.spec.gate_of(family) if rig.spec.selection.is_sample else None
-    rule = None if rate is None else threshold_rule("point", rate, len(plans))
+    _run(rig, family, folder.done(), gate, tally, folder.journal(shard).append, watch)
+    report = gate.finish(judged=rig.spec.selection.is_sample)
+    if report.skipped:
+        tally = _recount(folder, rig, family, frozenset(report.skipped))
     return FamilyResult(
         suite=suite,
         family=family,
-        planned=len(plans),
+        planned=len(rig.families[family]),
         episodes=tally.episodes,
         success=tally.success,
         errors=tally.errors,
         unlabelled=tally.unlabelled,
         decisions=tally.decisions,
         truncated=tally.truncated,
-        rule=None if rule is None else str(rule),
-        required=None if rule is None else rule.required,
-        verdict=_verdict(rule, tally, rig.spec),
-        failed=tuple(tally.failed),
-        errored=tuple(tally.errored),
+        verdict=_verdict(report, tally, rig.spec),
+        gate=report,
+        failed=_first(tally.failed),
+        errored=_first(tally.errored),
         folder=str(rig.spec.out),
+        first=rig.families[family][0].index,
     )
 
 
-def _verdict(rule: ThresholdRule | None, tally: FamilyTally, spec: RolloutSpec) -> str:
+def _run(
+    rig: Rig,
+    family: str,
+    done: Mapping[int, Episode],
+    gate: FamilyGate,
+    tally: FamilyTally,
+    record: Callable[[Episode | EpisodeError], None],
+    watch: Callable[[FamilyTally, Episode | EpisodeError], None],
+) -> None:
+    selected = {plan.index for plan in rig.families[family]}
+    order = [plan for plan in gate.order if plan.index in selected]
+    decided = False
+    for plan in order:
+        if plan.index in done:
+            episode = done[plan.index]
+            tally.add(episode)
+            decided = gate.feed(episode)
+    if decided:
+        return
+    with closing(rig.run(plan for plan in order if plan.index not in done)) as episodes:
+        for ended in episodes:
+            record(ended)
+            tally.add(ended)
+            watch(tally, ended)
+            if gate.feed(ended):
+                return
+
+
+def _recount(folder: RunFolder, rig: Rig, family: str, skipped: Collection[int]) -> FamilyTally:
+    """The counts of the episodes that stay, whatever else was in flight when it stopped."""
+    tally = FamilyTally()
+    indexes = [plan.index for plan in rig.families[family] if plan.index not in skipped]
+    for ended in folder.ended(indexes):
+        tally.add(ended)
+    return tally
+
+
+def _verdict(report: GateReport, tally: FamilyTally, spec: RolloutSpec) -> str:
     """Single tasks are no sample: they pass if they succeed, and no rate is judged."""
-    if rule is not None:
-        return _judge(rule, tally)
-    if spec.selection.tasks and spec.gates:
+    if spec.selection.tasks and spec.gates.asks:
         if tally.errors:
             return NOT_DECIDED
         return PASS if tally.success == tally.episodes else FAIL
-    return UNGATED
-
-
-def _judge(rule: ThresholdRule, tally: FamilyTally) -> str:
-    """Episodes cut for want of a label could have been either, so they are left uncounted."""
-    outcome = rule.judge(
-        successes=tally.success,
-        failures=tally.episodes - tally.success - tally.unlabelled,
-        errors=tally.errors,
-    )
-    return _VERDICTS[outcome]
+    return report.verdict

@@ -8,17 +8,19 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pytest_maatml import models, registry
+from pytest_maatml.baseline import Baseline
 from pytest_maatml.engine.driver import drive, greet, plan_episode
 from pytest_maatml.engine.in_process import InProcess
 from pytest_maatml.engine.requests import MANY
 from pytest_maatml.engine.stdio import StdioEnvironment
 from pytest_maatml.errors import ConfigurationError, MaatmlError, RolloutEnvError, describe
+from pytest_maatml.gating import FamilyGate, OverallGate
 from pytest_maatml.isolation import child_environment, serve_command
 from pytest_maatml.records.identity import RunIdentity, digest_tasks
 from pytest_maatml.remote import run_in_workers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable
 
     from pytest_maatml.engine.protocol import Environment, Hello, JSONObject
     from pytest_maatml.engine.record import Episode, EpisodeError, RolloutPlan
@@ -126,7 +128,7 @@ class Stage:
             raise self._loaded
         return self._loaded
 
-    def run(self, plans: Iterable[RolloutPlan]) -> Iterator[Episode | EpisodeError]:
+    def run(self, plans: Iterable[RolloutPlan]) -> Generator[Episode | EpisodeError]:
         """The episodes of `plans`, each as it ends. Raises ModelError where the policy fails."""
         return drive(
             self.carrier,
@@ -142,8 +144,8 @@ class Rig:
     """A stage with all tasks of its rollout planned.
 
     `families` holds the plans of each family that are to run; `plans` those of the whole list.
-    Raises what `greet` raises, and ConfigurationError or RolloutEnvError for tasks that are not as
-    they must be.
+    Raises what `greet` raises, ConfigurationError or RolloutEnvError for tasks that are not as
+    they must be, and ConfigurationError for gates that cannot pass.
     """
 
     def __init__(self, spec: RolloutSpec, carrier: Carrier) -> None:
@@ -158,6 +160,24 @@ class Rig:
             whole.setdefault(plan.task_family, []).append(plan)
         spec.check_families(whole)
         self.families = spec.selection.choose(whole)
+        self._whole = whole
+        self._alarms = spec.gates.alarms(whole)
+        self._baseline = None if spec.gates.baseline is None else Baseline.read(spec.gates.baseline)
+        self.overall = OverallGate.plan(spec.gates, len(self.plans), seed=spec.seed)
+        for family in whole:
+            self.gate(family)
+
+    def gate(self, family: str) -> FamilyGate:
+        """The gates of a family, all of it, with nothing fed yet."""
+        return FamilyGate.plan(
+            self.spec.gates,
+            family,
+            self._whole[family],
+            seed=self.spec.seed,
+            baseline=self._baseline,
+            overall=self.overall,
+            alarms=self._alarms,
+        )
 
     def _tasks(self) -> list[JSONObject]:
         query = self.spec.tasks
@@ -204,7 +224,7 @@ class Rig:
             round=spec.round,
         )
 
-    def run(self, plans: Iterable[RolloutPlan]) -> Iterator[Episode | EpisodeError]:
+    def run(self, plans: Iterable[RolloutPlan]) -> Generator[Episode | EpisodeError]:
         """The episodes of `plans`, each as it ends, in this process or in workers.
 
         Raises ModelError where the policy fails, ConfigurationError where workers cannot have it.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_maatml.arguments import DEFAULT_GATE, OVERALL_GATE
 from pytest_maatml.engine.config import RolloutConfig
 from pytest_maatml.errors import ConfigurationError
+from pytest_maatml.gate_policy import GatePolicy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -102,8 +103,7 @@ class RolloutSpec:
     seed: int = 0
     max_decisions: int = 256
     out: Path
-    #: family -> rate, exact text; empty: nothing is gated.
-    gates: Mapping[str, str] = field(default_factory=dict)
+    gates: GatePolicy = field(default_factory=GatePolicy)
     carrier: CarrierSettings = field(default_factory=CarrierSettings)
     selection: Selection = field(default_factory=Selection)
     #: Processes that share the episodes of a family, each with its own environment and policy.
@@ -115,7 +115,7 @@ class RolloutSpec:
     line: int = 1
 
     def __post_init__(self) -> None:
-        if self.gates and self.teacher_mix > 0:
+        if self.gates.asks and self.teacher_mix > 0:
             raise ConfigurationError(
                 "a gate and a teacher mix above 0 exclude one another: success under a teacher's "
                 "help is not the policy's; gate a run without --teacher-mix"
@@ -134,10 +134,6 @@ class RolloutSpec:
             seed=self.seed,
         )
 
-    def gate_of(self, family: str) -> str | None:
-        """The rate that `family` must reach, or None where nothing is asked of it."""
-        return self.gates.get(family, self.gates.get(DEFAULT_GATE, "1" if self.gates else None))
-
     def check_families(self, families: Mapping[str, Any]) -> None:
         """Raise ConfigurationError for a family with a reserved name or a gate without family."""
         for reserved in (DEFAULT_GATE, OVERALL_GATE):
@@ -146,7 +142,8 @@ class RolloutSpec:
                     f"the environment has a family called {reserved!r}, which is the name of a "
                     f"gate; rename the family"
                 )
-        unknown = [name for name in self.gates if name not in families and name != DEFAULT_GATE]
+        known = {*families, DEFAULT_GATE, OVERALL_GATE}
+        unknown = [name for name in self.gates.rates if name not in known]
         if unknown:
             raise ConfigurationError(
                 f"there is a gate for the family {unknown[0]!r}, but the tasks are of the "

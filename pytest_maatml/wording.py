@@ -5,16 +5,21 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
+from pytest_maatml.explain import explain_lines, rule_line, verdict_lines
+from pytest_maatml.gate_report import NOT_DECIDED, UNGATED
 from pytest_maatml.gates.intervals import wilson
-from pytest_maatml.results import NOT_DECIDED, SHOWN, UNGATED
+from pytest_maatml.results import SHOWN
+from pytest_maatml.table import aligned
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from pytest_maatml.gate_report import GateReport
     from pytest_maatml.results import FamilyResult
 
 _HEAD: Final = ("family", "verified", "rate", "Wilson 95%", "gate", "verdict")
+_LEFT: Final = (True, False, False, True, True, True)
 
 
 def rate_text(success: int, total: int) -> str:
@@ -26,7 +31,7 @@ def interval_text(success: int, total: int) -> str:
     return f"[{low:.1%}, {high:.1%}]"
 
 
-def summary_table(results: Sequence[FamilyResult]) -> list[str]:
+def summary_table(results: Sequence[FamilyResult], overall: GateReport | None = None) -> list[str]:
     """The families of one suite as lines: a row each, a total, and what the run cost."""
     success = sum(result.success for result in results)
     episodes = sum(result.episodes for result in results)
@@ -37,11 +42,11 @@ def summary_table(results: Sequence[FamilyResult]) -> list[str]:
             f"{success}/{episodes}",
             rate_text(success, episodes),
             interval_text(success, episodes),
-            "",
-            "",
+            "" if overall is None else str(overall.rule),
+            "" if overall is None else overall.verdict,
         )
     )
-    return [*_align(rows), _cost(results)]
+    return [*aligned(rows, left=_LEFT), _cost(results)]
 
 
 def _row(result: FamilyResult) -> tuple[str, ...]:
@@ -53,19 +58,6 @@ def _row(result: FamilyResult) -> tuple[str, ...]:
         result.rule or UNGATED,
         result.verdict,
     )
-
-
-def _align(rows: Iterable[Sequence[str]]) -> list[str]:
-    table = list(rows)
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    left = (True, False, False, True, True, True)
-    return [
-        "   ".join(
-            cell.ljust(width) if keep else cell.rjust(width)
-            for cell, width, keep in zip(row, widths, left, strict=True)
-        ).rstrip()
-        for row in table
-    ]
 
 
 def _cost(results: Sequence[FamilyResult]) -> str:
@@ -84,9 +76,14 @@ def shown_path(path: Path, start: Path) -> str:
         return str(path) if relative.startswith(os.path.join("..", "..")) else relative
 
 
-def failure_text(result: FamilyResult, *, again: str) -> str:
-    """Why the item of `result` does not pass, and the command that runs it again."""
+def failure_text(result: FamilyResult, *, again: Callable[..., str]) -> str:
+    """Why the item of `result` does not pass, and the commands that run it again.
+
+    `again` gives the command for the item, with more arguments if it is given any.
+    """
     lines = [_headline(result)]
+    if result.gate is not None and result.gate.asks:
+        lines += [f"  {rule_line(result.gate)}", *verdict_lines(result.gate)[1:]]
     if result.failed:
         failures = result.failures
         more = "" if failures <= SHOWN else f", the first {SHOWN} of them"
@@ -95,7 +92,11 @@ def failure_text(result: FamilyResult, *, again: str) -> str:
         more = "" if result.errors <= SHOWN else f", the first {SHOWN} of them"
         lines += ["", f"{result.errors} episodes errored{more}:"]
         lines += [f"  {line}" for line in result.errored]
-    return "\n".join([*lines, "", "run it again:", f"  {again}"])
+    lines += ["", "run it again:", f"  {again()}"]
+    if result.failed:
+        one = again(f"--maatml-task={result.failed[0].task_id}")
+        lines += ["one of its tasks alone:", f"  {one}"]
+    return "\n".join(lines)
 
 
 def _headline(result: FamilyResult) -> str:
@@ -106,10 +107,19 @@ def _headline(result: FamilyResult) -> str:
     )
     if result.verdict == UNGATED:
         return f"{result.family}: {counts}. No gate was given, but an error always fails."
-    text = f"{result.family}: the gate is {result.rule}; {counts}: {result.verdict}."
+    rule = f"the gate is {result.rule}; " if result.rule is not None else ""
+    text = f"{result.family}: {rule}{counts}: {result.verdict}."
     if result.verdict == NOT_DECIDED:
         text += f"\n{_why_undecided(result)}"
     return text
+
+
+def gate_lines(report: GateReport, *, explain: bool) -> list[str]:
+    """A gate in full: the rule first, then the verdict and its figures, then what they mean."""
+    lines = [*verdict_lines(report)[:1], f"  {rule_line(report)}", *verdict_lines(report)[1:]]
+    if explain:
+        lines += [f"  {sentence}" for sentence in explain_lines(report)]
+    return lines
 
 
 def _why_undecided(result: FamilyResult) -> str:
@@ -133,9 +143,4 @@ def _failed_rows(result: FamilyResult) -> list[str]:
         (episode.task_id, episode.status, str(episode.decisions), episode.last_action or "-")
         for episode in result.failed
     ]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  "
-        + "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
+    return [f"  {line}" for line in aligned(rows, left=(True, True, False, True))]

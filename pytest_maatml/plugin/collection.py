@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import re
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,37 +10,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_maatml import registry
+from pytest_maatml.arguments import OVERALL_GATE
 from pytest_maatml.errors import ConfigurationError, MaatmlError
 from pytest_maatml.models import check_predictor, load_plugins, read_model
+from pytest_maatml.plugin.items import FamilyItem, OverallItem, item_name
 from pytest_maatml.plugin.session import session_of
 from pytest_maatml.suites import suites
-from pytest_maatml.wording import failure_text, shown_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pytest_maatml.plugin.settings import Settings
-    from pytest_maatml.results import FamilyResult
     from pytest_maatml.spec import RolloutSpec
-
-_UNSAFE = re.compile(r"[^A-Za-z0-9_.-]|_(?=u[0-9a-f]+_)")
-
-
-def item_name(text: str) -> str:
-    """`text` in letters, digits and `_.-` alone; different texts have different names.
-
-    Any other character becomes `_uHEX_`, and so does an underscore that would look like the start
-    of one.
-    """
-    return _UNSAFE.sub(lambda match: f"_u{ord(match[0]):x}_", text)
-
-
-class GateNotMet(Exception):
-    """A family whose gate is not met, or not decided."""
-
-    def __init__(self, result: FamilyResult) -> None:
-        super().__init__(result.family)
-        self.result = result
 
 
 class _Quiet(pytest.Collector):
@@ -106,39 +85,13 @@ class SuiteCollector(_Quiet):
         super().__init__(**node)
         self.spec = spec
 
-    def collect(self) -> Iterator[FamilyItem]:
+    def collect(self) -> Iterator[pytest.Item]:
         rig = session_of(self.config).rig(self.spec)
         for family in rig.families:
-            yield FamilyItem.from_parent(self, name=item_name(family), family=family)
-
-
-class FamilyItem(pytest.Item):
-    """The episodes of one task family, judged by the family's gate."""
-
-    parent: SuiteCollector
-
-    def __init__(self, *, family: str, **node: Any) -> None:
-        super().__init__(**node)
-        self.family = family
-        self.add_marker(pytest.mark.maatml)
-
-    def runtest(self) -> None:
-        # The policy is loaded here and not in setup, whose failures pytest shows by traceback.
-        session = session_of(self.config)
-        result = session.run(self, self.parent.spec, self.family, suite=self.parent.name)
-        if not result.ok:
-            raise GateNotMet(result)
-
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        error = excinfo.value
-        if isinstance(error, GateNotMet):
-            return failure_text(error.result, again=command_for(self))
-        if isinstance(error, MaatmlError):
-            return str(error)
-        return super().repr_failure(excinfo, style)
-
-    def reportinfo(self) -> tuple[Path, int, str]:
-        return self.path, self.parent.spec.line - 1, f"{self.parent.name}::{self.family}"
+            name = item_name(family)
+            yield FamilyItem.from_parent(self, name=name, spec=self.spec, family=family)
+        if rig.overall is not None and self.spec.selection.is_sample:
+            yield OverallItem.from_parent(self, name=OVERALL_GATE, spec=self.spec)
 
 
 def rollout_file(parent: pytest.Collector, settings: Settings) -> RolloutFile:
@@ -198,14 +151,3 @@ def model_file_in_path(path: Path, parent: pytest.Collector) -> RolloutFile | No
     except MaatmlError:  # its collection will say what is wrong with it
         return ModelFile.from_parent(parent, path=path)
     return ModelFile.from_parent(parent, path=path) if declared else None
-
-
-def command_for(item: pytest.Item) -> str:
-    """The command that runs `item` alone, as somebody would type it where pytest was started."""
-    config = item.config
-    started = config.invocation_params
-    positional = set(config.args) if config.args else set()
-    kept = [str(arg) for arg in started.args if str(arg) not in positional]
-    _, _, parts = item.nodeid.partition("::")
-    node = f"{shown_path(item.path, started.dir)}::{parts}"
-    return shlex.join(["pytest", *kept, node])

@@ -11,7 +11,7 @@ import pytest
 from pytest_maatml.arguments import check_gates, check_rate, check_tasks
 from pytest_maatml.errors import ConfigurationError, MaatmlError
 from pytest_maatml.models import load_plugins, read_model
-from pytest_maatml.plugin.collection import item_name
+from pytest_maatml.plugin.items import item_name
 from pytest_maatml.plugin.session import session_of
 
 if TYPE_CHECKING:
@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 _PLAIN: Final = (
     "env", "env_command", "policy", "checkpoint", "device", "label", "source", "round", "seed",
     "max_decisions", "timeout", "concurrency", "env_processes", "env_restarts", "isolate",
-    "workers",
+    "workers", "gate", "alpha", "stop", "max_errors",
 )  # fmt: skip
-KEYWORDS: Final = ("model", "tasks", "options", "teacher_mix", "min_success", *_PLAIN)
+KEYWORDS: Final = (
+    "model", "tasks", "options", "teacher_mix", "min_success", "baseline", "margin", *_PLAIN,
+)  # fmt: skip
 _RIVALS: Final = {"env": "env_command", "env_command": "env", "policy": "model", "model": "policy"}
 
 
@@ -135,7 +137,8 @@ def _spec_of(definition: Any) -> RolloutSpec:
             "--maatml-env or --maatml-env-command"
         )
     name = _name_of(definition)
-    return replace(spec, name=name, out=spec.out / name, gates=_gates(given))
+    gates = replace(spec.gates, rates=_rates(given))
+    return replace(spec, name=name, out=spec.out / name, gates=gates)
 
 
 def _keywords(definition: Any) -> dict[str, Any]:
@@ -166,8 +169,11 @@ def _settings(
         changes["tasks"] = check_tasks(given["tasks"], where="the marker's tasks")
     if "options" in given:
         changes["options"] = given["options"]
-    if "teacher_mix" in given:
-        changes["teacher_mix"] = str(given["teacher_mix"])
+    for key in ("teacher_mix", "margin"):
+        if key in given:
+            changes[key] = str(given[key])
+    if "baseline" in given:
+        changes["baseline"] = Path(config.rootpath, given["baseline"])
     folder = settings.model if given.get("policy") is None else None
     if "model" in given:
         folder = Path(config.rootpath, given["model"])
@@ -178,7 +184,7 @@ def _settings(
     return replace(settings, gates=None, **changes), model
 
 
-def _gates(given: Mapping[str, Any]) -> Mapping[str, str]:
+def _rates(given: Mapping[str, Any]) -> Mapping[str, str]:
     """A marked test's own assertions are its gate, unless the marker gives one."""
     wanted = given.get("min_success")
     if wanted is None:

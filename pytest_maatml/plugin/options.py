@@ -131,6 +131,43 @@ OPTIONS: Final = (
         help="gate: RATE or FAMILY=RATE, repeatable (default: 1, every verdict a success)",
     ),
     Option(
+        name="gate",
+        metavar="KIND",
+        help="point: of these tasks (default); certify: of the rate behind; guard: an alarm",
+    ),
+    Option(
+        name="alpha",
+        metavar="P",
+        ini="float",
+        help="probability of a false pass (certify) or a false alarm (guard, baseline): 0.05",
+    ),
+    Option(
+        name="stop",
+        metavar="HOW",
+        help="off (default), exact, or risk[:GAMMA]: begin no more episodes once it is decided",
+    ),
+    Option(
+        name="baseline",
+        metavar="FILE",
+        help="episodes.jsonl of an earlier run, or its folder: fail where this one is worse",
+    ),
+    Option(
+        name="margin",
+        metavar="SHARE",
+        help="how far successes may fall short of the baseline's, as a share of the tasks",
+    ),
+    Option(
+        name="max_errors",
+        metavar="N",
+        ini="int",
+        help="errors of a family that leave its gate decidable (default: 0)",
+    ),
+    Option(
+        name="explain",
+        ini="bool",
+        help="say in three sentences what each gate decided, and what it did not",
+    ),
+    Option(
         name="task",
         metavar="ID",
         ini=None,

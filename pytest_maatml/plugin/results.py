@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_maatml.gate_report import NOT_DECIDED, GateReport, adjust
 from pytest_maatml.records.identity import RunIdentity
-from pytest_maatml.results import NOT_DECIDED, FamilyResult
+from pytest_maatml.results import FamilyResult
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,11 +26,27 @@ class SuiteResults:
     identity: RunIdentity
     families: dict[str, FamilyResult] = field(default_factory=dict)
     places: dict[str, Location] = field(default_factory=dict)
+    #: The gate over all families together, where there is one.
+    overall: GateReport | None = None
     #: What the folder's summary says, once it is written, or why it could not be.
     summary: Mapping[str, Any] | None = None
     problem: str | None = None
     #: What processes began; a family without a result was cut short.
     begun: dict[str, Announced] = field(default_factory=dict)
+
+    @property
+    def reports(self) -> list[GateReport]:
+        """What the gates say, alarms of several families weighed together; the overall one last."""
+        found = [result.gate for result in self.families.values() if result.gate is not None]
+        return adjust(found) + ([] if self.overall is None else [self.overall])
+
+    def gates(self) -> dict[str, dict[str, Any]]:
+        """Family -> all that its gates say, for the summary file."""
+        return {report.family: report.as_dict() for report in self.reports if report.asks}
+
+    def skipped(self) -> set[int]:
+        """Indexes that early stopping leaves out."""
+        return {index for result in self.families.values() for index in result.skipped}
 
     def complete(self) -> None:
         """Add the families that were cut short, with what the summary has of them."""
@@ -38,14 +55,6 @@ class SuiteResults:
             if family not in self.families:
                 counts = self.summary["families"].get(family, {})
                 self.families[family] = _cut_short(announced, counts)
-
-    def gates(self) -> dict[str, dict[str, Any]]:
-        """Family -> rule and verdict, for the summary file."""
-        return {
-            family: {"rule": result.rule, "required": result.required, "verdict": result.verdict}
-            for family, result in self.families.items()
-            if result.rule is not None
-        }
 
 
 class SessionResults:
@@ -58,7 +67,12 @@ class SessionResults:
         """Take in a family; one that ran again replaces what was there."""
         suite = self._suite(Path(result.folder), identity)
         suite.families[result.family] = result
+        suite.families = dict(sorted(suite.families.items(), key=lambda entry: entry[1].first))
         suite.places[result.family] = place
+
+    def add_overall(self, report: GateReport, folder: Path, identity: Mapping[str, Any]) -> None:
+        """Take in the gate over all families of a folder."""
+        self._suite(folder, identity).overall = report
 
     def expect(self, announced: Announced) -> None:
         """Take in that a process began a family."""
@@ -81,10 +95,10 @@ def _cut_short(announced: Announced, counts: Mapping[str, Any]) -> FamilyResult:
         unlabelled=0,
         decisions=0,
         truncated=0,
-        rule=None,
-        required=None,
         verdict=NOT_DECIDED,
+        gate=None,
         failed=(),
         errored=(),
         folder=str(announced.folder),
+        first=announced.planned,
     )

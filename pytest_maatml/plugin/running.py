@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from pytest_maatml.plugin.collection import FamilyItem, command_for, rollout_file
+from pytest_maatml.gate_report import GateReport
+from pytest_maatml.plugin.collection import rollout_file
+from pytest_maatml.plugin.items import FamilyItem, OverallItem, command_for
 from pytest_maatml.plugin.reports import write_step_summary
-from pytest_maatml.plugin.session import RESULT, SPEC, MaatmlSession
+from pytest_maatml.plugin.session import OVERALL, RESULT, SPEC, MaatmlSession
 from pytest_maatml.results import FamilyResult
 from pytest_maatml.wording import failure_text
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
-    from pathlib import Path
 
 _ARGUMENTS: Final = pytest.Config.ArgsSource.ARGS
 
@@ -54,6 +57,11 @@ class SessionHooks:
             return False
         return self._settings.starts_always or self._config.args_source is not _ARGUMENTS
 
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """What is judged over all families comes after them, whoever changed the order."""
+        items.sort(key=lambda item: isinstance(item, OverallItem))
+
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         self._collected += isinstance(item, FamilyItem)
 
@@ -65,7 +73,7 @@ class SessionHooks:
         """A marked test fails before its own assertions where its gate does."""
         result = pyfuncitem.stash.get(RESULT, None)
         if result is not None and not result.ok:
-            again = command_for(pyfuncitem)
+            again = partial(command_for, pyfuncitem)
             pytest.fail(failure_text(result, again=again), pytrace=False)
         return (yield)
 
@@ -74,20 +82,27 @@ class SessionHooks:
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
-        result = item.stash.get(RESULT, None)
-        if call.when == "call" and result is not None:
-            identity = self._session.rig(item.stash[SPEC]).identity
+        result, overall = item.stash.get(RESULT, None), item.stash.get(OVERALL, None)
+        if call.when == "call" and (result is not None or overall is not None):
+            spec = item.stash[SPEC]
             report.maatml = {  # type: ignore[attr-defined]
-                "result": result.as_dict(),
-                "identity": identity.as_dict(),
+                "identity": self._session.rig(spec).identity.as_dict(),
+                "folder": str(spec.out),
+                "result": None if result is None else result.as_dict(),
+                "overall": None if overall is None else overall.as_dict(),
             }
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         carried = getattr(report, "maatml", None)
-        if carried is not None and self._session.party.worker is None:
-            result = FamilyResult.from_dict(carried["result"])
-            self._session.results.add(result, carried["identity"], report.location)
+        if carried is None or self._session.party.worker is not None:
+            return
+        results, identity = self._session.results, carried["identity"]
+        if carried["result"] is not None:
+            results.add(FamilyResult.from_dict(carried["result"]), identity, report.location)
+        else:
+            overall = GateReport.from_dict(carried["overall"])
+            results.add_overall(overall, Path(carried["folder"]), identity)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if self._session.party.worker is None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from pytest_maatml.engine.record import EpisodeError
     from pytest_maatml.engine.requests import Carrier
+    from pytest_maatml.gate_report import GateReport
     from pytest_maatml.plugin.settings import Settings
     from pytest_maatml.results import FamilyTally
     from pytest_maatml.spec import RolloutSpec
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 _SESSION: Final = pytest.StashKey["MaatmlSession"]()
 #: What became of an item's rollout, and what it was.
 RESULT: Final = pytest.StashKey[FamilyResult]()
+OVERALL: Final = pytest.StashKey["GateReport"]()
 SPEC: Final = pytest.StashKey["RolloutSpec"]()
 
 
@@ -142,10 +144,21 @@ class MaatmlSession:
                 watch=self._watch(progress),
             )
         item.stash[RESULT] = result
+        if result.gate is not None:
+            self.party.post(spec.out, result.gate)
         mine = properties_of(result)
         kept = [pair for pair in item.user_properties if pair[0] not in dict(mine)]
         item.user_properties[:] = [*kept, *mine]
         return result
+
+    def judge_overall(self, item: pytest.Item, spec: RolloutSpec) -> GateReport:
+        """The gate over all families, from what their items have found. Raises MaatmlError."""
+        rig = self.rig(spec)
+        assert rig.overall is not None
+        reports = self.party.reports(spec.out, rig.families)
+        item.stash[SPEC] = spec
+        item.stash[OVERALL] = rig.overall.finish(reports.values())
+        return item.stash[OVERALL]
 
     def _watch(self, progress: Progress) -> Callable[[FamilyTally, Episode | EpisodeError], None]:
         hook = self.config.hook.pytest_maatml_episode
@@ -174,7 +187,7 @@ class MaatmlSession:
                     path, suite.identity, (), overwrite=True, party=self.party.name
                 )
                 self._folders[path] = folder
-                suite.summary = folder.finish(gates=suite.gates())
+                suite.summary = folder.finish(gates=suite.gates(), skipped=suite.skipped())
                 suite.complete()
                 self.config.hook.pytest_maatml_summary(summary=suite.summary, config=self.config)
             except MaatmlError as error:

@@ -16,6 +16,7 @@ from pytest_maatml.arguments import (
     read_tasks,
 )
 from pytest_maatml.errors import ConfigurationError
+from pytest_maatml.gate_policy import GatePolicy
 from pytest_maatml.plugin.options import given, relative_to
 from pytest_maatml.schedule import teacher_mix_at
 from pytest_maatml.spec import CarrierSettings, RolloutSpec, Selection
@@ -54,6 +55,13 @@ class Settings:
     out: Path | None
     max_decisions: int | None
     gates: Mapping[str, str] | None
+    gate: str | None
+    alpha: float | None
+    stop: str | None
+    baseline: Path | None
+    margin: str | None
+    max_errors: int | None
+    explain: bool
     timeout: float | None
     concurrency: int | None
     env_processes: int | None
@@ -97,6 +105,13 @@ class Settings:
             out=folder("out"),
             max_decisions=given(config, "max_decisions"),
             gates=read_min_success(gates, option="--maatml-min-success") if gates else None,
+            gate=given(config, "gate") or None,
+            alpha=given(config, "alpha"),
+            stop=given(config, "stop") or None,
+            baseline=folder("baseline"),
+            margin=given(config, "margin") or None,
+            max_errors=given(config, "max_errors"),
+            explain=bool(given(config, "explain")),
             timeout=given(config, "timeout"),
             concurrency=_read_concurrency(given(config, "concurrency")),
             env_processes=given(config, "env_processes"),
@@ -144,6 +159,7 @@ class Settings:
             ("max-decisions", self.max_decisions, 1),
             ("timeout", self.timeout, 0),
             ("workers", self.workers, 1),
+            ("max-errors", self.max_errors, 0),
             ("env-processes", self.env_processes, 1),
             ("env-restarts", self.env_restarts, 0),
         ):
@@ -199,7 +215,7 @@ class Settings:
             seed=rest.first(self.seed, "seed", int, 0),
             max_decisions=rest.first(self.max_decisions, "max_decisions", int, 256),
             out=self._out(model, rest.name, f"{source}-r{round_}"),
-            gates=self._gates(rest, label=label),
+            gates=self._gate_policy(rest, label=label),
             carrier=self._carrier(rest),
             selection=self.selection,
             workers=self.workers or 1,
@@ -224,13 +240,27 @@ class Settings:
             isolate=rest.first(self.isolate, "isolate", bool, False),
         )
 
-    def _gates(self, rest: _Suite, *, label: bool) -> Mapping[str, str]:
+    def _gate_policy(self, rest: _Suite, *, label: bool) -> GatePolicy:
         """Collecting is not testing: a suite's gates are for checks, unless it labels itself."""
+        if self.collects and self.gates is None and self.baseline is None:
+            return GatePolicy()
+        baseline = rest.first(self.baseline, "baseline", str, None)
+        margin = rest.extra.get("margin") if self.margin is None else self.margin
+        return GatePolicy(
+            rates=self._rates(rest, label=label, compared=baseline is not None),
+            kind=rest.first(self.gate, "gate", str, "point"),
+            alpha=rest.first(self.alpha, "alpha", float, 0.05),
+            stopping=rest.first(self.stop, "stop", str, "off"),
+            baseline=None if baseline is None else rest.base / baseline,
+            margin=None if margin is None else str(margin),
+            max_errors=rest.first(self.max_errors, "max_errors", int, 0),
+        )
+
+    def _rates(self, rest: _Suite, *, label: bool, compared: bool) -> Mapping[str, str]:
+        """By default every verdict must be a success, unless labels or a baseline say otherwise."""
         if self.gates is not None:
             return self.gates
-        if not self.collects and (gates := rest.gates()):
-            return gates
-        return {} if label else {"default": "1"}
+        return rest.gates() or ({} if label or compared else {"default": "1"})
 
     def _out(self, model: ModelDefinition | None, name: str | None, leaf: str) -> Path:
         if self.out is not None:
@@ -247,6 +277,7 @@ class _Suite:
     def __init__(self, model: ModelDefinition | None, suite: SuiteDefinition | None) -> None:
         self._suite = suite
         self.name = suite.name if suite is not None else None
+        self.base = model.model_dir if model is not None else Path()
         self.extra: Mapping[str, Any] = suite.extra if suite is not None else {}
         file = model.model_file if model is not None else "suite"
         self.where = f"{file}:{suite.line}" if suite is not None else ""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_maatml.errors import MaatmlError
 from pytest_maatml.models import resolve_checkpoint
-from pytest_maatml.wording import shown_path, summary_table
+from pytest_maatml.wording import gate_lines, shown_path, summary_table
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_maatml.gate_report import GateReport
     from pytest_maatml.plugin.results import SuiteResults
     from pytest_maatml.plugin.session import MaatmlSession
     from pytest_maatml.rig import Rig
@@ -44,7 +46,11 @@ class TerminalSummary:
 
     def _suite_lines(self, path: Path, suite: SuiteResults) -> list[str]:
         results = list(suite.families.values())
-        lines = summary_table(results)
+        lines = summary_table(results, suite.overall)
+        explain = self._session.settings.explain
+        for report in suite.reports:
+            if report.asks and (explain or not _is_plain(report)):
+                lines += gate_lines(report, explain=explain)
         if len(self._session.results.suites) > 1:
             lines.insert(0, f"{results[0].suite}")
         start = self._session.config.invocation_params.dir
@@ -54,6 +60,11 @@ class TerminalSummary:
         if suite.summary is not None and suite.summary["errors"]:
             lines.append(f"errors    {shown_path(path / 'errors.jsonl', start)}")
         return lines
+
+
+def _is_plain(report: GateReport) -> bool:
+    """Whether the table says all there is to say."""
+    return report.kind == "point" and report.stopping == "off" and report.baseline is None
 
 
 def _introduction(rig: Rig) -> str:

@@ -8,8 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from pytest_maatml.engine.encoding import decode
-from pytest_maatml.records.catalog import EPISODE
-from pytest_maatml.records.episodes import RecordError, read_episodes, sweep_drafts
+from pytest_maatml.engine.record import EpisodeError
+from pytest_maatml.records.catalog import EPISODE, ERROR
+from pytest_maatml.records.episodes import (
+    RecordError,
+    episode_of,
+    read_episodes,
+    sweep_drafts,
+)
 from pytest_maatml.records.journal import JOURNAL_PATTERN, Journal, JournalReader
 from pytest_maatml.records.lock import FolderError, FolderLock
 from pytest_maatml.records.publish import publish
@@ -102,6 +108,16 @@ class RunFolder:
         """The episodes at `indexes` that are recorded by now (all by default), in index order."""
         self._records.add_journals(self.path)
         return (decode(line) for _, line in self._records.episodes(indexes))
+
+    def ended(self, indexes: Iterable[int]) -> Iterator[Episode | EpisodeError]:
+        """What is recorded by now at `indexes`, in index order."""
+        self._records.add_journals(self.path)
+        for index in sorted(indexes):
+            kind = self._records.catalog.kind(index)
+            if kind == EPISODE:
+                yield episode_of(index, self._records.line(index), f"index {index}")
+            elif kind == ERROR:
+                yield EpisodeError.from_dict(index, decode(self._records.line(index)))
 
     def finish(self, *, gates: Mapping[str, Any], skipped: Collection[int] = ()) -> JSONObject:
         """The summary of the finished files, into which all journals of this run have gone.

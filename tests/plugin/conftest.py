@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import importlib
 import json
-from pathlib import Path
-from typing import Any
+import pkgutil
+from typing import TYPE_CHECKING, Any
 
 # pytester forgets the modules that a run in this process imported first; those that hold what
 # plugins register must be the same ones for all of them.
-import maatml.registry
+import maatml.registry  # noqa: F401
 import pytest
 
-import pytest_maatml.cli
-import pytest_maatml.plugin.collection
-import pytest_maatml.plugin.terminal
-import pytest_maatml.rollout  # noqa: F401
+import pytest_maatml
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+for _found in pkgutil.walk_packages(pytest_maatml.__path__, "pytest_maatml."):
+    if not _found.name.endswith(("__main__", ".guard")):
+        importlib.import_module(_found.name)
 
 MODEL = """\
 name: walker

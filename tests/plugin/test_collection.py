@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_maatml.plugin.collection import item_name
+from pytest_maatml.plugin.items import item_name
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,0 +1,362 @@
+"""From episodes as they end to verdicts: a family's gates, and the one over all families.
+
+Every gate is fixed before the first episode runs, and judged in an order that does not depend on
+how many were in flight: the declared one, or the seed's permutation where a risk is taken.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+
+from pytest_maatml.arguments import OVERALL_GATE
+from pytest_maatml.baseline import UNLABELLED, Baseline, BaselineGate
+from pytest_maatml.engine.draws import draw
+from pytest_maatml.engine.record import EpisodeError, RolloutPlan
+from pytest_maatml.errors import ConfigurationError
+from pytest_maatml.gate_counts import GateCounts, GateFacts, RateInterval
+from pytest_maatml.gate_policy import GatePolicy
+from pytest_maatml.gate_report import GateReport
+from pytest_maatml.gates.stopping import Exact, Off, Risk, ThresholdJudge
+from pytest_maatml.gates.threshold import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from pytest_maatml.engine.record import Episode
+    from pytest_maatml.gate_report import BaselineReport
+    from pytest_maatml.gates.stopping import EpisodeResult
+    from pytest_maatml.gates.threshold import ThresholdRule
+
+HowItEnded: TypeAlias = Literal["success", "failure", "error", "unlabelled"]
+
+__all__ = ["FamilyGate", "GatePolicy", "GateReport", "OverallGate", "judge_again"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverallGate:
+    """The gate over all families together.
+
+    Families are judged apart, maybe in different processes, so none may lean on what another did.
+    A family stops early only where its own episodes alone decide this gate, by arithmetic, whatever
+    the others do; so the verdict is always the full run's, and no risk is taken with it.
+    """
+
+    policy: GatePolicy
+    rule: ThresholdRule
+    seed: int
+
+    @classmethod
+    def plan(cls, policy: GatePolicy, planned: int, *, seed: int) -> Self | None:
+        """The gate over the `planned` episodes of all families; None where none is asked.
+
+        Raises ConfigurationError for a gate that cannot pass, with the episodes that would do.
+        """
+        rule = policy.rule(policy.rates.get(OVERALL_GATE), planned, name=OVERALL_GATE)
+        return None if rule is None else cls(policy=policy, rule=rule, seed=seed)
+
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any]) -> Self | None:
+        """The gate of which `record` is a report, as `GateReport.as_dict` gives it."""
+        report = GateReport.from_dict(record)
+        return cls.plan(_policy_of(report), report.planned, seed=report.seed)
+
+    def judge(self) -> ThresholdJudge:
+        """A judge for one family, which knows of no other."""
+        return ThresholdJudge(Exact().boundaries(self.rule), max_errors=self.rule.planned)
+
+    def finish(self, reports: Iterable[GateReport], *, judged: bool = True) -> GateReport:
+        """The verdict over the families' reports; of one that is missing nothing is known."""
+        families = list(reports)
+        counts = GateCounts.total(families)
+        full = counts.ended == self.rule.planned
+        interval = RateInterval.of_full_run if full else RateInterval.whenever_stopped
+        outcome = counts.judged(self.rule, max_errors=self.policy.max_errors)
+        return GateFacts(
+            policy=self.policy,
+            family=OVERALL_GATE,
+            threshold=self.policy.rates[OVERALL_GATE],
+            rule=self.rule,
+            planned=self.rule.planned,
+            stopping=str(Off() if self.policy.stopping == "off" else Exact()),
+            seed=self.seed,
+        ).report(
+            counts,
+            outcome if judged else None,
+            interval(counts),
+            skipped=sorted(index for report in families for index in report.skipped),
+        )
+
+
+class FamilyGate:
+    """The gates of one family: its threshold, a baseline, and its share of the overall gate."""
+
+    def __init__(
+        self,
+        policy: GatePolicy,
+        family: str,
+        order: Sequence[RolloutPlan],
+        *,
+        seed: int,
+        baseline: Baseline | None,
+        overall: OverallGate | None,
+        alarms: int,
+    ) -> None:
+        """Use `plan`, which puts the episodes in judged order."""
+        self._order = tuple(order)
+        self._stopping = policy.stopping_rule
+        rate, planned = policy.rate_of(family), len(self._order)
+        rule = policy.rule(rate, planned, name=family, alarms=alarms)
+        boundaries = None if rule is None else self._stopping.boundaries(rule)
+        self._facts = GateFacts(
+            policy=policy,
+            family=family,
+            threshold=rate,
+            rule=None if boundaries is None else boundaries.rule,
+            planned=planned,
+            stopping=str(self._stopping),
+            seed=seed,
+            alarms=alarms,
+        )
+        # How many errors are too many is for the report: the judges see unlabelled ones too.
+        self._threshold = (
+            None if boundaries is None else ThresholdJudge(boundaries, max_errors=planned)
+        )
+        self._baseline = (
+            None
+            if baseline is None
+            else BaselineGate(
+                policy,
+                baseline.outcomes(self._order, family=family),
+                task_ids=[plan.task_id for plan in self._order],
+                file=baseline.file,
+                alarms=alarms,
+            )
+        )
+        self._overall = None if overall is None else overall.judge()
+        self._ended: dict[int, HowItEnded] = {}
+        #: episodes in judged order that the gates have seen
+        self._seen = 0
+        self._stopped = False
+
+    @classmethod
+    def plan(
+        cls,
+        policy: GatePolicy,
+        family: str,
+        plans: Sequence[RolloutPlan],
+        *,
+        seed: int,
+        baseline: Baseline | None = None,
+        overall: OverallGate | None = None,
+        alarms: int = 1,
+    ) -> Self:
+        """The gates of `family` over all its `plans`, before any of them runs.
+
+        `alarms` is `policy.alarms` of the suite's families, among which alpha is divided. Raises
+        ConfigurationError for a gate that cannot pass, with the episodes that would do, and for a
+        baseline of other tasks.
+        """
+        order = sorted(plans, key=lambda plan: plan.index)
+        if isinstance(policy.stopping_rule, Risk):
+            order.sort(key=lambda plan: draw(seed, plan.episode_id, "order"))
+        return cls(
+            policy,
+            family,
+            order,
+            seed=seed,
+            baseline=baseline,
+            overall=overall,
+            alarms=max(alarms, 1),
+        )
+
+    @property
+    def order(self) -> list[RolloutPlan]:
+        """The plans in judged order, which is the best to run them in."""
+        return list(self._order)
+
+    @property
+    def rule(self) -> ThresholdRule | None:
+        """The rule of the threshold, None without one."""
+        return self._facts.rule
+
+    @property
+    def gated(self) -> bool:
+        """Whether anything is asked of this family by itself."""
+        return self._threshold is not None or self._baseline is not None
+
+    def feed(self, ended: Episode | EpisodeError) -> bool:
+        """Whether every gate is decided, so that no more episodes are needed.
+
+        Episodes come as they end, in any order, and each is looked at in its turn.
+        """
+        return self.note(ended.index, _how(ended))
+
+    def note(self, index: int, how: HowItEnded) -> bool:
+        """The same, for an episode of which only this is known."""
+        self._ended[index] = how
+        while not self._stopped and self._seen < len(self._order):
+            following = self._ended.get(self._order[self._seen].index)
+            if following is None:
+                break
+            self._see(_as_result(following))
+        return self._stopped
+
+    def finish(self, *, judged: bool = True) -> GateReport:
+        """The report on all that was fed; `judged` is False for a part of the tasks, as a shard."""
+        kept = self._order[: self._seen] if self._stopped and judged else self._order
+        ended = [self._ended.get(plan.index) for plan in kept]
+        counts = GateCounts(
+            success=ended.count("success"),
+            failures=ended.count("failure"),
+            errors=ended.count("error"),
+            unlabelled=ended.count("unlabelled"),
+        )
+        return self._facts.report(
+            counts,
+            self._outcome(counts) if judged else None,
+            self._interval(counts) if judged else RateInterval.whenever_stopped(counts),
+            skipped=sorted(plan.index for plan in self._order[len(kept) :]),
+            baseline=self._against_baseline(ended, counts.errors, judged=judged),
+        )
+
+    def _against_baseline(
+        self, ended: Sequence[HowItEnded | None], errors: int, *, judged: bool
+    ) -> BaselineReport | None:
+        if self._baseline is None:
+            return None
+        results = [None if how is None else _as_result(how) for how in ended]
+        return self._baseline.report(results, errors=errors, judged=judged)
+
+    def _see(self, result: EpisodeResult) -> None:
+        self._seen += 1
+        if self._threshold is not None:
+            self._threshold.feed(result)
+        if self._baseline is not None:
+            self._baseline.feed(result)
+        if self._overall is not None:
+            self._overall.feed(result)
+        self._stopped = not isinstance(self._stopping, Off) and self.gated and self._decided()
+
+    def _decided(self) -> bool:
+        return (
+            (self._threshold is None or self._threshold.verdict is not None)
+            and (self._baseline is None or self._baseline.decided)
+            and (self._overall is None or self._overall.verdict is not None)
+        )
+
+    def _outcome(self, counts: GateCounts) -> Outcome | None:
+        if self._threshold is None or self.rule is None:
+            return None
+        limit = self._facts.policy.max_errors
+        if self._threshold.verdict is None:
+            return counts.judged(self.rule, max_errors=limit)
+        outcome = self._threshold.verdict.outcome
+        too_many = outcome is Outcome.PASSED and counts.errors > limit
+        return Outcome.UNDECIDED if too_many else outcome
+
+    def _interval(self, counts: GateCounts) -> RateInterval:
+        whole = counts.ended == len(self._order)
+        if whole and (isinstance(self._stopping, Off) or not self.gated):
+            return RateInterval.of_full_run(counts)
+        if self.rule is not None and self._ended_at_exact_stop():
+            return RateInterval.at_exact_stop(counts, self.rule)
+        return RateInterval.whenever_stopped(counts)
+
+    def _ended_at_exact_stop(self) -> bool:
+        verdict = None if self._threshold is None else self._threshold.verdict
+        return (
+            self._stopped
+            and isinstance(self._stopping, Exact)
+            and verdict is not None
+            and verdict.outcome is not Outcome.UNDECIDED
+            and verdict.observed == self._seen
+            and self.rule is not None
+            and self.rule.required > 0
+        )
+
+
+def judge_again(
+    record: Mapping[str, Any],
+    rows: Iterable[Mapping[str, Any]],
+    errors: Iterable[Mapping[str, Any]] = (),
+    *,
+    baseline: Baseline | None = None,
+    overall: OverallGate | None = None,
+) -> GateReport:
+    """The report on a family's merged `rows` and `errors`, by the rule that `record` holds.
+
+    `record` is `GateReport.as_dict`, of any shard; rows and errors are those of `episodes.jsonl`
+    and `errors.jsonl`, in any order. The baseline is read from where it was, unless given. Raises
+    ConfigurationError where episodes are missing that no stopping left out.
+    """
+    recorded = GateReport.from_dict(record)
+    ended = [(_plan_of(row), _how_recorded(row["outcome"])) for row in rows]
+    ended += [(_plan_of(row), "error") for row in errors]
+    if len(ended) == recorded.stopped_at:
+        return recorded
+    if len(ended) != recorded.planned:
+        raise ConfigurationError(
+            f"the gate of {recorded.family} is of {recorded.planned} episodes, and {len(ended)} are"
+            " here: merge all shards of the run"
+        )
+    if baseline is None and recorded.baseline is not None:
+        baseline = Baseline.read(Path(recorded.baseline.file))
+    gate = FamilyGate.plan(
+        _policy_of(recorded),
+        recorded.family,
+        [plan for plan, _ in ended],
+        seed=recorded.seed,
+        baseline=baseline,
+        overall=overall,
+        alarms=recorded.alarms,
+    )
+    for plan, how in ended:
+        gate.note(plan.index, how)
+    return gate.finish()
+
+
+def _policy_of(report: GateReport) -> GatePolicy:
+    baseline = report.baseline
+    return GatePolicy(
+        rates={} if report.threshold is None else {report.family: report.threshold},
+        kind=report.kind,
+        alpha=report.alpha,
+        stopping=report.stopping,
+        baseline=None if baseline is None else Path(baseline.file),
+        margin=None if baseline is None else baseline.margin,
+        max_errors=report.max_errors,
+    )
+
+
+def _plan_of(row: Mapping[str, Any]) -> RolloutPlan:
+    """The plan of a recorded episode or error; the id ends in the index (see `plan_episode`)."""
+    return RolloutPlan(
+        index=int(row["episode_id"].rpartition("-")[2]),
+        episode_id=row["episode_id"],
+        task=row.get("task", {}),
+        task_id=row["task_id"],
+        task_family=row["task_family"],
+    )
+
+
+def _how(ended: Episode | EpisodeError) -> HowItEnded:
+    if isinstance(ended, EpisodeError):
+        return "error"
+    return _how_completed(success=ended.success, truncated=ended.truncated)
+
+
+def _how_recorded(outcome: Mapping[str, Any]) -> HowItEnded:
+    return _how_completed(success=outcome["success"], truncated=outcome["truncated"])
+
+
+def _how_completed(*, success: bool, truncated: str | None) -> HowItEnded:
+    if truncated is not None and truncated.startswith(UNLABELLED):
+        return "unlabelled"
+    return "success" if success else "failure"
+
+
+def _as_result(how: HowItEnded) -> EpisodeResult:
+    """What the judges see: what could have been either is to them an error."""
+    return "error" if how == "unlabelled" else how

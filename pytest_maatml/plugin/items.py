@@ -1,0 +1,98 @@
+"""The items of a suite: a family each, and the gate over all of them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from pytest_maatml.errors import MaatmlError
+from pytest_maatml.gate_report import PASS
+from pytest_maatml.plugin.session import session_of
+from pytest_maatml.wording import failure_text, gate_lines, shown_path
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_maatml.spec import RolloutSpec
+
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.-]|_(?=u[0-9a-f]+_)")
+
+
+def item_name(text: str) -> str:
+    """`text` in letters, digits and `_.-` alone; different texts have different names.
+
+    Any other character becomes `_uHEX_`, and so does an underscore that would look like the start
+    of one.
+    """
+    return _UNSAFE.sub(lambda match: f"_u{ord(match[0]):x}_", text)
+
+
+class GateNotMet(Exception):
+    """A gate that is not met, or not decided, in words."""
+
+
+class GateItem(pytest.Item):
+    """An item that passes if a gate does."""
+
+    def __init__(self, *, spec: RolloutSpec, **node: Any) -> None:
+        super().__init__(**node)
+        self.spec = spec
+        self.add_marker(pytest.mark.maatml)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """What a user or an environment did, without a traceback of ours."""
+        if isinstance(excinfo.value, GateNotMet | MaatmlError):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        assert self.parent is not None
+        return self.path, self.spec.line - 1, f"{self.parent.name}::{self.name}"
+
+
+class FamilyItem(GateItem):
+    """The episodes of one task family, judged by the family's gates."""
+
+    def __init__(self, *, family: str, **node: Any) -> None:
+        super().__init__(**node)
+        self.family = family
+
+    def runtest(self) -> None:
+        # The policy is loaded here and not in setup, whose failures pytest shows by traceback.
+        assert self.parent is not None
+        session = session_of(self.config)
+        result = session.run(self, self.spec, self.family, suite=self.parent.name)
+        if not result.ok:
+            raise GateNotMet(failure_text(result, again=partial(command_for, self)))
+
+
+class OverallItem(GateItem):
+    """The gate over all families together; their items run before it."""
+
+    def runtest(self) -> None:
+        assert self.parent is not None
+        report = session_of(self.config).judge_overall(self, self.spec)
+        if report.verdict != PASS:
+            again = command_for(self.parent)
+            lines = [
+                *gate_lines(report, explain=False),
+                "",
+                "run its families again:",
+                f"  {again}",
+            ]
+            raise GateNotMet("\n".join(lines))
+
+
+def command_for(node: pytest.Item | pytest.Collector, *more: str) -> str:
+    """The command that runs `node` alone, as somebody would type it where pytest was started."""
+    config = node.config
+    started = config.invocation_params
+    positional = set(config.args) if config.args else set()
+    kept = [str(arg) for arg in started.args if str(arg) not in positional]
+    _, _, parts = node.nodeid.partition("::")
+    place = f"{shown_path(node.path, started.dir)}::{parts}"
+    return shlex.join(["pytest", *kept, *more, place])

@@ -1,0 +1,21 @@
+"""Plain tables for the terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def aligned(rows: Sequence[Sequence[str]], *, left: Sequence[bool] = ()) -> list[str]:
+    """The rows as lines. `left` says which columns go to the left; by default the first alone."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    sides = left or [place == 0 for place in range(len(widths))]
+    return [
+        "   ".join(
+            cell.ljust(width) if to_left else cell.rjust(width)
+            for cell, width, to_left in zip(row, widths, sides, strict=True)
+        ).rstrip()
+        for row in rows
+    ]
