@@ -7,13 +7,13 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_maatml.engine.record import Episode, EpisodeError
-from pytest_maatml.gate_report import FAIL, NOT_DECIDED, PASS, UNGATED, GateReport
 from pytest_maatml.gates.intervals import wilson
+from pytest_maatml.gating.report import FAIL, NOT_DECIDED, PASS, UNGATED, GateReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from pytest_maatml.gating import FamilyGate
+    from pytest_maatml.gating.family import FamilyGate
     from pytest_maatml.records.folder import RunFolder
     from pytest_maatml.rig import Rig
     from pytest_maatml.spec import RolloutSpec

@@ -8,13 +8,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pytest_maatml import models, registry
-from pytest_maatml.baseline import Baseline
 from pytest_maatml.engine.driver import drive, greet, plan_episode
 from pytest_maatml.engine.in_process import InProcess
 from pytest_maatml.engine.requests import MANY
 from pytest_maatml.engine.stdio import StdioEnvironment
 from pytest_maatml.errors import ConfigurationError, MaatmlError, RolloutEnvError, describe
-from pytest_maatml.gating import FamilyGate, OverallGate
+from pytest_maatml.gating.baseline import Baseline
+from pytest_maatml.gating.family import FamilyGate, OverallGate
 from pytest_maatml.isolation import child_environment, serve_command
 from pytest_maatml.records.identity import RunIdentity, digest_tasks
 from pytest_maatml.remote import run_in_workers

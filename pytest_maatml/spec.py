@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_maatml.arguments import DEFAULT_GATE, OVERALL_GATE
 from pytest_maatml.engine.config import RolloutConfig
 from pytest_maatml.errors import ConfigurationError
-from pytest_maatml.gate_policy import GatePolicy
+from pytest_maatml.gating.policy import GatePolicy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
-from pytest_maatml.explain import explain_lines, rule_line, verdict_lines
-from pytest_maatml.gate_report import NOT_DECIDED, UNGATED
 from pytest_maatml.gates.intervals import wilson
+from pytest_maatml.gating.explain import explain_lines, rule_line, verdict_lines
+from pytest_maatml.gating.report import NOT_DECIDED, UNGATED
 from pytest_maatml.results import SHOWN
 from pytest_maatml.table import aligned
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from pytest_maatml.gate_report import GateReport
+    from pytest_maatml.gating.report import GateReport
     from pytest_maatml.results import FamilyResult
 
 _HEAD: Final = ("family", "verified", "rate", "Wilson 95%", "gate", "verdict")

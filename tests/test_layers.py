@@ -21,10 +21,11 @@ ROOT = Path(pytest_maatml.__file__).parent
 #: From the bottom up. Parts of one group may import each other; the groups of a layer may not.
 LAYERS: list[list[set[str]]] = [
     [{"errors"}],
-    [{"engine"}, {"gates"}, {"registry"}, {"arguments"}],
-    [{"models", "checkpoints", "suites"}, {"records"}, {"conformance"}, {"environments"}],
-    [{"baseline", "explain", "gate_counts", "gate_policy", "gate_report", "gating"}],
-    [{"spec", "rig", "results", "wording", "isolation", "remote", "schedule"}, {"rollout"}],
+    [{"engine"}, {"gates"}, {"registry"}, {"arguments"}, {"schedule"}, {"table"}],
+    [{"models", "checkpoints", "suites"}, {"records"}, {"environments"}],
+    [{"gating"}],
+    [{"spec", "rig", "results", "wording", "isolation", "remote"}, {"rollout"}],
+    [{"conformance"}],
     [{"plugin"}, {"cli", "__main__", "commands"}],
 ]
 HEIGHTS = {part: height for height, layer in enumerate(LAYERS) for group in layer for part in group}

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from pytest_maatml.baseline import Baseline
-    from pytest_maatml.gate_policy import GatePolicy
-    from pytest_maatml.gate_report import BaselineReport, GateReport
     from pytest_maatml.gates.stopping import EpisodeResult
+    from pytest_maatml.gating.baseline import Baseline
+    from pytest_maatml.gating.policy import GatePolicy
+    from pytest_maatml.gating.report import BaselineReport, GateReport
 
 _HEAD: Final = (
     "family",
@@ -59,8 +59,8 @@ def run(chosen: argparse.Namespace) -> int:
     Raises RecordError for a file that cannot be read, ConfigurationError for two runs of different
     tasks.
     """
-    from pytest_maatml.gate_policy import GatePolicy
-    from pytest_maatml.gate_report import FAIL, PASS, worst
+    from pytest_maatml.gating.policy import GatePolicy
+    from pytest_maatml.gating.report import FAIL, PASS, worst
 
     policy = GatePolicy(
         alpha=chosen.alpha,
@@ -86,8 +86,8 @@ def compare(policy: GatePolicy, baseline_path: Path, candidate_path: Path) -> li
     A task that the candidate did not run could be either, one that errored is never a loss; one
     that is not in the baseline pairs with nothing. Raises as `run`.
     """
-    from pytest_maatml.baseline import Baseline
-    from pytest_maatml.gate_report import adjust
+    from pytest_maatml.gating.baseline import Baseline
+    from pytest_maatml.gating.report import adjust
 
     baseline = Baseline.read(baseline_path)
     pairs = _pairs(baseline, Baseline.read(candidate_path), _errors_beside(candidate_path))
@@ -165,9 +165,9 @@ def _errors_beside(path: Path) -> dict[str, str]:
 def _judge(
     policy: GatePolicy, name: str, pairs: Sequence[_Pair], file: str, alarms: int
 ) -> GateReport:
-    from pytest_maatml.baseline import BaselineGate
-    from pytest_maatml.gate_counts import GateCounts, GateFacts, RateInterval
-    from pytest_maatml.gate_report import NOT_DECIDED
+    from pytest_maatml.gating.baseline import BaselineGate
+    from pytest_maatml.gating.counts import GateCounts, GateFacts, RateInterval
+    from pytest_maatml.gating.report import NOT_DECIDED
 
     gate = BaselineGate(
         policy,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_maatml.gate_report import FAIL, NOT_DECIDED, GateReport, adjust
+from pytest_maatml.gating.report import FAIL, NOT_DECIDED, GateReport, adjust
 
 if TYPE_CHECKING:
     import argparse
@@ -85,7 +85,7 @@ def _recorded_gates(inputs: Iterable[Path]) -> dict[str, dict[str, Any]]:
 def _judge(recorded: Mapping[str, Mapping[str, Any]], out: Path) -> list[GateReport]:
     """The gates over the merged rows; alarms of several families weighed together."""
     from pytest_maatml.arguments import OVERALL_GATE
-    from pytest_maatml.gating import OverallGate, judge_again
+    from pytest_maatml.gating.family import OverallGate, judge_again
 
     overall = None
     if OVERALL_GATE in recorded:

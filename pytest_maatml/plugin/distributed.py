@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from pytest_maatml.gate_report import GateReport
+from pytest_maatml.gating.report import GateReport
 from pytest_maatml.plugin.workers import worker_id
 
 if TYPE_CHECKING:

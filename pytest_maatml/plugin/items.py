@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from pytest_maatml.errors import MaatmlError
-from pytest_maatml.gate_report import PASS
+from pytest_maatml.gating.report import PASS
 from pytest_maatml.plugin.session import session_of
 from pytest_maatml.wording import failure_text, gate_lines, shown_path
 

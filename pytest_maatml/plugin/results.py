@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_maatml.gate_report import NOT_DECIDED, GateReport, adjust
+from pytest_maatml.gating.report import NOT_DECIDED, GateReport, adjust
 from pytest_maatml.records.identity import RunIdentity
 from pytest_maatml.results import FamilyResult
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from pytest_maatml.gate_report import GateReport
+from pytest_maatml.gating.report import GateReport
 from pytest_maatml.plugin.collection import rollout_file
 from pytest_maatml.plugin.items import FamilyItem, OverallItem, command_for
 from pytest_maatml.plugin.reports import write_step_summary

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from pytest_maatml.engine.record import EpisodeError
     from pytest_maatml.engine.requests import Carrier
-    from pytest_maatml.gate_report import GateReport
+    from pytest_maatml.gating.report import GateReport
     from pytest_maatml.plugin.settings import Settings
     from pytest_maatml.results import FamilyTally
     from pytest_maatml.spec import RolloutSpec

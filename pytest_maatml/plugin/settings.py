@@ -16,7 +16,7 @@ from pytest_maatml.arguments import (
     read_tasks,
 )
 from pytest_maatml.errors import ConfigurationError
-from pytest_maatml.gate_policy import GatePolicy
+from pytest_maatml.gating.policy import GatePolicy
 from pytest_maatml.plugin.options import given, relative_to
 from pytest_maatml.schedule import teacher_mix_at
 from pytest_maatml.spec import CarrierSettings, RolloutSpec, Selection

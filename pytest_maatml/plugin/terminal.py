@@ -11,7 +11,7 @@ from pytest_maatml.wording import gate_lines, shown_path, summary_table
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_maatml.gate_report import GateReport
+    from pytest_maatml.gating.report import GateReport
     from pytest_maatml.plugin.results import SuiteResults
     from pytest_maatml.plugin.session import MaatmlSession
     from pytest_maatml.rig import Rig

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_maatml.gate_report import UNGATED, VERDICTS, BaselineReport, GateReport, worst
 from pytest_maatml.gates.binomial import lower_tail
 from pytest_maatml.gates.intervals import anytime_beta_binomial, curtailed_exact, wilson
+from pytest_maatml.gating.report import UNGATED, VERDICTS, BaselineReport, GateReport, worst
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pytest_maatml.gate_policy import GatePolicy
     from pytest_maatml.gates.threshold import Outcome, ThresholdRule
+    from pytest_maatml.gating.policy import GatePolicy
 
 #: The error rate of every interval that is shown.
 _ALPHA = 0.05

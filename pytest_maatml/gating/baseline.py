@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
 from pytest_maatml.errors import ConfigurationError
-from pytest_maatml.gate_report import UNGATED, VERDICTS, BaselineReport
 from pytest_maatml.gates.paired import (
     BaselineJudge,
     least_alarming_losses,
@@ -18,6 +17,7 @@ from pytest_maatml.gates.paired import (
 )
 from pytest_maatml.gates.stopping import Off, ThresholdJudge
 from pytest_maatml.gates.threshold import Outcome
+from pytest_maatml.gating.report import UNGATED, VERDICTS, BaselineReport
 from pytest_maatml.records.episodes import RecordError, read_episodes
 from pytest_maatml.records.identity import digest_tasks
 from pytest_maatml.records.run_records import EPISODES_NAME
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     from pytest_maatml.engine.protocol import JSONObject
     from pytest_maatml.engine.record import RolloutPlan
-    from pytest_maatml.gate_policy import GatePolicy
     from pytest_maatml.gates.stopping import EpisodeResult, Judge
     from pytest_maatml.gates.threshold import ThresholdRule
+    from pytest_maatml.gating.policy import GatePolicy
 
 #: How an episode begins to say that it was cut for want of a label.
 UNLABELLED: Final = "unlabelled:"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pytest_maatml.baseline import can_alarm
-from pytest_maatml.gate_report import FAIL, NOT_DECIDED, PASS, UNGATED
 from pytest_maatml.gates.binomial import least, upper_tail_at_most
 from pytest_maatml.gates.paired import least_alarming_losses
 from pytest_maatml.gates.stopping import Risk, parse_stopping
 from pytest_maatml.gates.threshold import as_fraction, zero_failure_episodes
+from pytest_maatml.gating.baseline import can_alarm
+from pytest_maatml.gating.report import FAIL, NOT_DECIDED, PASS, UNGATED
 
 if TYPE_CHECKING:
-    from pytest_maatml.gate_report import BaselineReport, GateReport
+    from pytest_maatml.gating.report import BaselineReport, GateReport
 
 #: Lost tasks that are named in a report; the summary names all.
 _NAMED: Final = 20

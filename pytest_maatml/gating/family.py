@@ -11,23 +11,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from pytest_maatml.arguments import OVERALL_GATE
-from pytest_maatml.baseline import UNLABELLED, Baseline, BaselineGate
 from pytest_maatml.engine.draws import draw
 from pytest_maatml.engine.record import EpisodeError, RolloutPlan
 from pytest_maatml.errors import ConfigurationError
-from pytest_maatml.gate_counts import GateCounts, GateFacts, RateInterval
-from pytest_maatml.gate_policy import GatePolicy
-from pytest_maatml.gate_report import GateReport
 from pytest_maatml.gates.stopping import Exact, Off, Risk, ThresholdJudge
 from pytest_maatml.gates.threshold import Outcome
+from pytest_maatml.gating.baseline import UNLABELLED, Baseline, BaselineGate
+from pytest_maatml.gating.counts import GateCounts, GateFacts, RateInterval
+from pytest_maatml.gating.policy import GatePolicy
+from pytest_maatml.gating.report import GateReport
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from pytest_maatml.engine.record import Episode
-    from pytest_maatml.gate_report import BaselineReport
     from pytest_maatml.gates.stopping import EpisodeResult
     from pytest_maatml.gates.threshold import ThresholdRule
+    from pytest_maatml.gating.report import BaselineReport
 
 HowItEnded: TypeAlias = Literal["success", "failure", "error", "unlabelled"]
 
