@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pytest_maatml.cli import main
-from tests.records.samples import IDENTITY, run
 from tests.gating.test_family import ended
+from tests.records.samples import IDENTITY, run
 
 PAGE = Path(__file__).parent.parent / "docs" / "gates.md"
 

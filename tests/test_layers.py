@@ -24,7 +24,7 @@ LAYERS: list[list[set[str]]] = [
     [{"engine"}, {"gates"}, {"registry"}, {"arguments"}, {"schedule"}, {"table"}],
     [{"models", "checkpoints", "suites"}, {"records"}, {"environments"}],
     [{"gating"}],
-    [{"spec", "rig", "results", "wording", "isolation", "remote"}, {"rollout"}],
+    [{"harness"}, {"rollout"}],
     [{"conformance"}],
     [{"plugin"}, {"cli", "__main__", "commands"}],
 ]

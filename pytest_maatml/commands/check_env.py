@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import argparse
 
     from pytest_maatml.conformance.check import Rule
-    from pytest_maatml.spec import RolloutSpec
+    from pytest_maatml.harness.spec import RolloutSpec
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -57,7 +57,7 @@ def _chosen(rules: tuple[Rule, ...], names: list[str]) -> list[Rule]:
 def _spec_of(chosen: argparse.Namespace) -> RolloutSpec:
     from pytest_maatml.arguments import read_options, read_tasks
     from pytest_maatml.errors import ConfigurationError
-    from pytest_maatml.spec import CarrierSettings, RolloutSpec
+    from pytest_maatml.harness.spec import CarrierSettings, RolloutSpec
 
     if bool(chosen.env) == bool(chosen.env_command):
         raise ConfigurationError("give one of --env and --env-command, and not both")

@@ -29,8 +29,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _run(chosen: argparse.Namespace) -> int:
+    from pytest_maatml.harness.wording import gate_lines
     from pytest_maatml.records.merge import merge_runs
-    from pytest_maatml.wording import gate_lines
 
     recorded = _recorded_gates(chosen.inputs)
     reports: list[GateReport] = []

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     import argparse
 
     from pytest_maatml.engine.record import Episode, EpisodeError
-    from pytest_maatml.results import FamilyTally
-    from pytest_maatml.spec import RolloutSpec
+    from pytest_maatml.harness.results import FamilyTally
+    from pytest_maatml.harness.spec import RolloutSpec
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -43,9 +43,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def _spec_of(chosen: argparse.Namespace) -> RolloutSpec:
     from pytest_maatml.arguments import read_options, read_tasks
     from pytest_maatml.errors import ConfigurationError
+    from pytest_maatml.harness.spec import CarrierSettings, RolloutSpec
     from pytest_maatml.models import load_plugins, read_model
     from pytest_maatml.schedule import teacher_mix_at
-    from pytest_maatml.spec import CarrierSettings, RolloutSpec
 
     if bool(chosen.env) == bool(chosen.env_command):
         raise ConfigurationError("give one of --env and --env-command, and not both")
@@ -81,10 +81,10 @@ def _spec_of(chosen: argparse.Namespace) -> RolloutSpec:
 
 
 def _run(chosen: argparse.Namespace) -> int:
+    from pytest_maatml.harness.results import run_family
+    from pytest_maatml.harness.rig import Rig, open_environment
+    from pytest_maatml.harness.wording import shown_path, summary_table
     from pytest_maatml.records.folder import RunFolder
-    from pytest_maatml.results import run_family
-    from pytest_maatml.rig import Rig, open_environment
-    from pytest_maatml.wording import shown_path, summary_table
 
     spec = _spec_of(chosen)
     carrier = open_environment(spec, warn=lambda text: print(f"warning: {text}", file=sys.stderr))

@@ -24,9 +24,9 @@ def _run(chosen: argparse.Namespace) -> int:
 
     from pytest_maatml.engine.server import serve
     from pytest_maatml.errors import ConfigurationError, describe
+    from pytest_maatml.harness.rig import make_environment
     from pytest_maatml.models import load_plugins, read_model
     from pytest_maatml.registry import resolve_reference
-    from pytest_maatml.rig import make_environment
 
     if chosen.model is not None:
         load_plugins(read_model(chosen.model))

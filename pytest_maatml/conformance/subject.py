@@ -14,8 +14,8 @@ from pytest_maatml.conformance.exchange import Inapplicable, Lost
 from pytest_maatml.conformance.instance import InProcessInstance, Instance, ProgramInstance
 from pytest_maatml.conformance.pipe import Pipe
 from pytest_maatml.errors import ConfigurationError, RolloutEnvError
-from pytest_maatml.isolation import child_environment, serve_command
-from pytest_maatml.rig import make_environment
+from pytest_maatml.harness.isolation import child_environment, serve_command
+from pytest_maatml.harness.rig import make_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pytest_maatml.arguments import Tasks
     from pytest_maatml.engine.protocol import Environment, JSONObject
-    from pytest_maatml.spec import RolloutSpec
+    from pytest_maatml.harness.spec import RolloutSpec
 
 #: Each program gets another seed for the hashes of Python's text, so that an order that hangs on
 #: them is found out.

@@ -20,8 +20,8 @@ from pytest_maatml.suites import suites
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from pytest_maatml.harness.spec import RolloutSpec
     from pytest_maatml.plugin.settings import Settings
-    from pytest_maatml.spec import RolloutSpec
 
 
 class _Quiet(pytest.Collector):

@@ -20,7 +20,7 @@ from pytest_maatml.plugin.workers import worker_id
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from pytest_maatml.rig import Rig
+    from pytest_maatml.harness.rig import Rig
 
 _NAME: Final = "maatml_party"
 _BOARD: Final = "maatml_board"

@@ -17,10 +17,10 @@ from pytest_maatml.plugin.session import session_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from pytest_maatml.harness.results import FamilyResult
+    from pytest_maatml.harness.spec import RolloutSpec
     from pytest_maatml.plugin.settings import Settings
     from pytest_maatml.records.folder import RunFolder
-    from pytest_maatml.results import FamilyResult
-    from pytest_maatml.spec import RolloutSpec
 
 #: Keywords of the marker that go into the settings as they are.
 _PLAIN: Final = (

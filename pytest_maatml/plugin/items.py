@@ -11,13 +11,13 @@ import pytest
 
 from pytest_maatml.errors import MaatmlError
 from pytest_maatml.gating.report import PASS
+from pytest_maatml.harness.wording import failure_text, gate_lines, shown_path
 from pytest_maatml.plugin.session import session_of
-from pytest_maatml.wording import failure_text, gate_lines, shown_path
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_maatml.spec import RolloutSpec
+    from pytest_maatml.harness.spec import RolloutSpec
 
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.-]|_(?=u[0-9a-f]+_)")
 

@@ -78,6 +78,12 @@ OPTIONS: Final = (
         help="command of a program that serves maatml.rollout_env/1 over stdio",
     ),
     Option(
+        name="check_env",
+        ini="bool",
+        starts=True,
+        help="check the environment against the rules of the protocol, one item a rule",
+    ),
+    Option(
         name="tasks",
         metavar="JSON",
         help="task query for the environment or an array of tasks, as JSON or @FILE",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pytest
 
     from pytest_maatml.engine.record import EpisodeError
-    from pytest_maatml.results import FamilyTally
+    from pytest_maatml.harness.results import FamilyTally
 
 #: Seconds: before the first line of a terminal, between two of them, and between plain lines.
 _FIRST: Final = 1.0

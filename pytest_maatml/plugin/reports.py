@@ -6,13 +6,13 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pytest_maatml.wording import interval_text, rate_text
+from pytest_maatml.harness.wording import interval_text, rate_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pytest_maatml.harness.results import FamilyResult
     from pytest_maatml.plugin.results import SessionResults, SuiteResults
-    from pytest_maatml.results import FamilyResult
 
 #: GitHub takes 1,024 kB a step, all writers together.
 _LIMIT: Final = 1000 * 1024

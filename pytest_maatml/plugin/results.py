@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_maatml.gating.report import NOT_DECIDED, GateReport, adjust
+from pytest_maatml.harness.results import FamilyResult
 from pytest_maatml.records.identity import RunIdentity
-from pytest_maatml.results import FamilyResult
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from pytest_maatml.gating.report import GateReport
+from pytest_maatml.harness.results import FamilyResult
+from pytest_maatml.harness.wording import failure_text
 from pytest_maatml.plugin.collection import rollout_file
 from pytest_maatml.plugin.items import FamilyItem, OverallItem, command_for
 from pytest_maatml.plugin.reports import write_step_summary
 from pytest_maatml.plugin.session import OVERALL, RESULT, SPEC, MaatmlSession
-from pytest_maatml.results import FamilyResult
-from pytest_maatml.wording import failure_text
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence

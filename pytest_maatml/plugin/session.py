@@ -10,14 +10,14 @@ import pytest
 
 from pytest_maatml.engine.record import Episode
 from pytest_maatml.errors import MaatmlError
+from pytest_maatml.harness.results import FamilyResult, run_family
+from pytest_maatml.harness.rig import Rig, open_environment
 from pytest_maatml.plugin import options
 from pytest_maatml.plugin.distributed import Party
 from pytest_maatml.plugin.progress import Progress
 from pytest_maatml.plugin.reports import properties_of
 from pytest_maatml.plugin.results import SessionResults
 from pytest_maatml.records.folder import RunFolder
-from pytest_maatml.results import FamilyResult, run_family
-from pytest_maatml.rig import Rig, open_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from pytest_maatml.engine.record import EpisodeError
     from pytest_maatml.engine.requests import Carrier
     from pytest_maatml.gating.report import GateReport
+    from pytest_maatml.harness.results import FamilyTally
+    from pytest_maatml.harness.spec import RolloutSpec
     from pytest_maatml.plugin.settings import Settings
-    from pytest_maatml.results import FamilyTally
-    from pytest_maatml.spec import RolloutSpec
 
 #: The session of this pytest run, once a rollout is asked for.
 _SESSION: Final = pytest.StashKey["MaatmlSession"]()
@@ -51,6 +51,10 @@ def activate(config: pytest.Config, settings: Settings) -> MaatmlSession:
     config.pluginmanager.register(TerminalSummary(session), "maatml-terminal")
     if config.pluginmanager.hasplugin("xdist") and session.party.worker is None:
         config.pluginmanager.register(session.party.controller(), "maatml-controller")
+    if settings.check_env:
+        from pytest_maatml.plugin import conformance
+
+        conformance.activate(config, settings)
     return session
 
 

@@ -17,9 +17,9 @@ from pytest_maatml.arguments import (
 )
 from pytest_maatml.errors import ConfigurationError
 from pytest_maatml.gating.policy import GatePolicy
+from pytest_maatml.harness.spec import CarrierSettings, RolloutSpec, Selection
 from pytest_maatml.plugin.options import given, relative_to
 from pytest_maatml.schedule import teacher_mix_at
-from pytest_maatml.spec import CarrierSettings, RolloutSpec, Selection
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,6 +40,8 @@ class Settings:
     starts_always: bool
     env: str | None
     env_command: str | None
+    #: The environment is checked, and no policy.
+    check_env: bool
     tasks: Tasks | None
     options: Mapping[str, Any] | None
     checkpoint: str | None
@@ -90,6 +92,7 @@ class Settings:
             or config.getoption("maatml_policy") is not None,
             env=given(config, "env") or None,
             env_command=given(config, "env_command") or None,
+            check_env=bool(given(config, "check_env")),
             tasks=read_tasks(tasks, option="--maatml-tasks", base=relative_to(config, "tasks"))
             if tasks
             else None,
@@ -169,7 +172,7 @@ class Settings:
     @property
     def starts(self) -> bool:
         """Whether there is a policy to test without any suite."""
-        return self.model is not None or self.policy is not None
+        return not self.check_env and (self.model is not None or self.policy is not None)
 
     @property
     def chooses_environment(self) -> bool:

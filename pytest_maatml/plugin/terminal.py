@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pytest_maatml.errors import MaatmlError
+from pytest_maatml.harness.wording import gate_lines, shown_path, summary_table
 from pytest_maatml.models import resolve_checkpoint
-from pytest_maatml.wording import gate_lines, shown_path, summary_table
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_maatml.gating.report import GateReport
+    from pytest_maatml.harness.rig import Rig
+    from pytest_maatml.harness.spec import RolloutSpec
     from pytest_maatml.plugin.results import SuiteResults
     from pytest_maatml.plugin.session import MaatmlSession
-    from pytest_maatml.rig import Rig
-    from pytest_maatml.spec import RolloutSpec
 
 
 class TerminalSummary:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_maatml.conformance.check import Finding, check_rule
 from pytest_maatml.conformance.rules import rules_for
 from pytest_maatml.conformance.subject import subject_of
-from pytest_maatml.spec import RolloutSpec
+from pytest_maatml.harness.spec import RolloutSpec
 
 if TYPE_CHECKING:
     from pytest_maatml.conformance.subject import Subject

@@ -12,8 +12,8 @@ from pytest_maatml.conformance.check import check_rule, findings_table
 from pytest_maatml.conformance.rules import RULES, rules_for
 from pytest_maatml.conformance.subject import Subject
 from pytest_maatml.errors import RolloutEnvError
+from pytest_maatml.harness.spec import CarrierSettings
 from pytest_maatml.rollout import Labels
-from pytest_maatml.spec import CarrierSettings
 
 from .corridor import Corridor, Walk
 from .faults import AppliedIsANumber, SeesNaN, TeacherStays

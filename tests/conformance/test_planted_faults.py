@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_maatml.conformance.rules import RULES
-from pytest_maatml.spec import CarrierSettings
+from pytest_maatml.harness.spec import CarrierSettings
 
 from .faults import FAULTS
 from .findings import broken, findings, in_process, planted_program

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -54,7 +54,7 @@ def test_a_task_that_is_no_object_is_refused_with_its_place(task: Any) -> None:
         (Hello("x", "1", protocol="maatml.rollout_env/2"), f"'maatml.rollout_env/2'.*'{PROTOCOL}'"),
         (Hello("x", "1", protocol=""), PROTOCOL),
         (Hello("", "1"), "hello must give a name, not ''"),
-        (Hello(None, "1"), "hello must give a name, not None"),
+        (Hello(cast("str", None), "1"), "hello must give a name, not None"),
         (None, "not None"),
         ({"name": "x", "protocol": PROTOCOL}, "not {"),
     ],
@@ -253,6 +253,8 @@ def test_what_rollout_raises_says_where_it_happened() -> None:
 
 
 def test_rollout_keeps_labels_that_are_numbers() -> None:
-    world = Scripted(candidates=lambda *_: [{"id": 1}], label=lambda *_: Labels((1,)))
+    world = Scripted(
+        candidates=lambda *_: [{"id": 1}], label=lambda *_: Labels(cast("tuple[str]", (1,)))
+    )
     episode = next(rollout(world, Fixed(), [{"id": "t"}], config=RolloutConfig(label=True)))
     assert episode["decisions"][0]["teacher_valid"] == ["1"]

@@ -13,6 +13,7 @@ import maatml.registry  # noqa: F401
 import pytest
 
 import pytest_maatml
+from pytest_maatml import registry
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,3 +99,10 @@ def walker(pytester: pytest.Pytester) -> ModelFolder:
     folder.write("model.yml", MODEL)
     folder.write("walker_plugin.py", PLUGIN)
     return folder
+
+
+@pytest.fixture(autouse=True)
+def _own_registrations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a run in this process registers is gone with its test."""
+    for kind, known in registry._registered.items():
+        monkeypatch.setitem(registry._registered, kind, dict(known))

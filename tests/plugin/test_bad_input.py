@@ -127,7 +127,8 @@ def test_what_only_the_environment_or_the_folder_can_tell_is_a_collection_error(
         + "def Broken(): return 1 / 0\n"
         + "class OtherProtocol(Env):\n    def hello(self): return Hello('x', '1', 'other/9')\n"
         + "class NoTasks(Env):\n    def hello(self): return Hello('x', '1')\n"
-        + "class NoTeacher(Env):\n    def hello(self): return Hello('x', '1', capabilities=('tasks',))\n"
+        + "class NoTeacher(Env):\n"
+        + "    def hello(self): return Hello('x', '1', capabilities=('tasks',))\n"
     )
     status, text = bad(pytester, *arguments)
     assert said in text

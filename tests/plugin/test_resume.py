@@ -8,49 +8,59 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from .conftest import ModelFolder
 
 RUN = ["--maatml-model=walker", "--maatml-env=line_world", '--maatml-tasks={"count": 120}']
 
-#: As the folder's own policy, but an episode takes a few milliseconds.
-SLOW = """
-import time
-
-class SlowWalker(Walker):
-    def score(self, observation, candidates):
-        time.sleep(0.0005)
-        return super().score(observation, candidates)
-
-register_predictor("scripted_walker")(SlowWalker)
-"""
+#: In the policy of the folder: a decision takes as long as the environment variable says.
+SLOW = """\
+        import os, time
+        time.sleep(float(os.environ.get("WALKER_SLEEP", "0")))
+        gap ="""
 
 
 @pytest.fixture
 def slow(walker: ModelFolder) -> ModelFolder:
     text = (walker.path / "walker_plugin.py").read_text()
-    walker.write("walker_plugin.py", text + SLOW)
+    walker.write("walker_plugin.py", text.replace("        gap =", SLOW))
     return walker
 
 
-def start(folder: Path, *more: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
+@contextmanager
+def running(folder: Path, *more: str, sleep: float = 0.001) -> Iterator[subprocess.Popen[bytes]]:
+    """A run in a process group of its own, which is gone at the end, however it ends."""
+    run = subprocess.Popen(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *RUN, *more],
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
+        env={**os.environ, "WALKER_SLEEP": str(sleep)},
     )
+    try:
+        yield run
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(run.pid, signal.SIGKILL)
+        run.communicate()
 
 
 def journal_size(folder: ModelFolder) -> int:
     return sum(file.stat().st_size for file in folder.output().glob("episodes.journal.*"))
+
+
+def clear(folder: ModelFolder) -> None:
+    for path in folder.output().iterdir():
+        path.unlink()
 
 
 def wait_for_episodes(folder: ModelFolder, run: subprocess.Popen[bytes], size: int) -> None:
@@ -65,8 +75,7 @@ def whole(pytester: pytest.Pytester, slow: ModelFolder) -> bytes:
     pytester.runpytest_subprocess(*RUN).assert_outcomes(passed=2)
     file = slow.output() / "episodes.jsonl"
     whole = file.read_bytes()
-    for path in slow.output().iterdir():
-        path.unlink()
+    clear(slow)
     return whole
 
 
@@ -74,27 +83,26 @@ def test_a_run_killed_at_twenty_random_moments_resumes_to_the_same_bytes(
     pytester: pytest.Pytester, slow: ModelFolder, whole: bytes
 ) -> None:
     chance = random.Random(20261130)
-    kept = 0
+    unfinished = 0
     for _ in range(20):
-        run = start(pytester.path, "--maatml-resume")
-        wait_for_episodes(slow, run, journal_size(slow) + chance.randrange(1, len(whole) // 8))
-        os.killpg(run.pid, signal.SIGKILL)
-        run.communicate()
-        kept += journal_size(slow) > 0
-    assert kept > 0
-    pytester.runpytest_subprocess(*RUN, "--maatml-resume").assert_outcomes(passed=2)
-    assert (slow.output() / "episodes.jsonl").read_bytes() == whole
-    assert slow.summary()["complete"] is True
+        with running(pytester.path) as run:
+            wait_for_episodes(slow, run, chance.randrange(1, len(whole)))
+        unfinished += journal_size(slow) > 0
+        pytester.runpytest_inprocess(*RUN, "--maatml-resume").assert_outcomes(passed=2)
+        assert (slow.output() / "episodes.jsonl").read_bytes() == whole
+        assert slow.summary()["complete"] is True
+        clear(slow)
+    assert unfinished > 10
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_keeps_what_ran_says_how_much_is_missing_and_resumes(
     pytester: pytest.Pytester, slow: ModelFolder, whole: bytes, number: int
 ) -> None:
-    run = start(pytester.path)
-    wait_for_episodes(slow, run, len(whole) // 4)
-    run.send_signal(number)
-    output = run.communicate(timeout=30)[0].decode()
+    with running(pytester.path) as run:
+        wait_for_episodes(slow, run, len(whole) // 4)
+        run.send_signal(number)
+        output = run.communicate(timeout=30)[0].decode()
     if number == signal.SIGINT:
         assert run.returncode == pytest.ExitCode.INTERRUPTED
         summary = slow.summary()
@@ -169,14 +177,13 @@ def test_two_sessions_do_not_write_to_one_folder(
     pytester: pytest.Pytester, slow: ModelFolder
 ) -> None:
     for more in ([], ["-n2"]):
-        run = start(pytester.path, *more)
-        wait_for_episodes(slow, run, 500)
-        for theirs in ([], ["-n2"]):
-            second = pytester.runpytest_subprocess(*RUN, *theirs)
-            assert second.ret == pytest.ExitCode.TESTS_FAILED
-            second.stdout.fnmatch_lines(["*is being written to by pid*--maatml-out*"])
-        os.killpg(run.pid, signal.SIGKILL)
-        run.communicate()
+        with running(pytester.path, *more, sleep=0.1) as run:
+            wait_for_episodes(slow, run, 500)
+            for theirs in ([], ["-n2"]):
+                second = pytester.runpytest_subprocess(*RUN, *theirs)
+                assert second.ret == pytest.ExitCode.TESTS_FAILED
+                second.stdout.fnmatch_lines(["*is being written to by pid*--maatml-out*"])
+        clear(slow)
 
 
 def test_a_folder_that_cannot_be_written_is_found_at_the_start(

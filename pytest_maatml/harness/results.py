@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from pytest_maatml.gating.family import FamilyGate
+    from pytest_maatml.harness.rig import Rig
+    from pytest_maatml.harness.spec import RolloutSpec
     from pytest_maatml.records.folder import RunFolder
-    from pytest_maatml.rig import Rig
-    from pytest_maatml.spec import RolloutSpec
 
 #: Failed episodes and errors that are kept with their particulars; all are counted.
 SHOWN: Final = 10
@@ -71,7 +71,15 @@ class FamilyResult:
     @property
     def rule(self) -> str | None:
         """The threshold's rule in one line, such as `>= 90% (45/50)`; None without a threshold."""
-        return None if self.gate is None else self.gate.rule
+        if self.gate is None or self.gate.threshold_verdict == UNGATED:
+            return None
+        return self.gate.rule
+
+    @property
+    def judges_tasks(self) -> bool:
+        """Whether single tasks were judged, each by itself, and no rate."""
+        unasked = self.gate is None or self.gate.verdict == UNGATED
+        return unasked and self.verdict != UNGATED
 
     @property
     def skipped(self) -> tuple[int, ...]:

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 
 from pytest_maatml.engine.workers import spread
 from pytest_maatml.errors import ConfigurationError
-from pytest_maatml.isolation import import_for, importable_module
+from pytest_maatml.harness.isolation import import_for, importable_module
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
     from concurrent.futures import Executor
 
     from pytest_maatml.engine.record import Episode, EpisodeError, RolloutPlan
-    from pytest_maatml.rig import Stage
-    from pytest_maatml.spec import RolloutSpec
+    from pytest_maatml.harness.rig import Stage
+    from pytest_maatml.harness.spec import RolloutSpec
 
 _stage: Stage | None = None
 
@@ -74,7 +74,7 @@ def _initialise(spec: RolloutSpec, module: str | None, path: list[str]) -> None:
     signal.signal(signal.SIGTERM, lambda *_: _leave(0))
     threading.Thread(target=_follow_parent, daemon=True).start()
     sys.path[:] = path
-    from pytest_maatml.rig import Stage, open_environment
+    from pytest_maatml.harness.rig import Stage, open_environment
 
     global _stage
     import_for(spec, module)

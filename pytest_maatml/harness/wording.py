@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from pytest_maatml.gates.intervals import wilson
 from pytest_maatml.gating.explain import explain_lines, rule_line, verdict_lines
 from pytest_maatml.gating.report import NOT_DECIDED, UNGATED
-from pytest_maatml.results import SHOWN
+from pytest_maatml.harness.results import SHOWN
 from pytest_maatml.table import aligned
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_maatml.gating.report import GateReport
-    from pytest_maatml.results import FamilyResult
+    from pytest_maatml.harness.results import FamilyResult
 
 _HEAD: Final = ("family", "verified", "rate", "Wilson 95%", "gate", "verdict")
 _LEFT: Final = (True, False, False, True, True, True)
@@ -55,7 +55,7 @@ def _row(result: FamilyResult) -> tuple[str, ...]:
         f"{result.success}/{result.episodes}",
         rate_text(result.success, result.episodes),
         interval_text(result.success, result.episodes),
-        result.rule or UNGATED,
+        result.rule or ("each task" if result.judges_tasks else UNGATED),
         result.verdict,
     )
 

@@ -12,7 +12,7 @@ from pytest_maatml.errors import ConfigurationError, describe
 from pytest_maatml.models import load_plugins
 
 if TYPE_CHECKING:
-    from pytest_maatml.spec import RolloutSpec
+    from pytest_maatml.harness.spec import RolloutSpec
 
 
 def importable_module(spec: RolloutSpec, *, option: str) -> str | None:

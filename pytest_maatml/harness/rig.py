@@ -15,9 +15,9 @@ from pytest_maatml.engine.stdio import StdioEnvironment
 from pytest_maatml.errors import ConfigurationError, MaatmlError, RolloutEnvError, describe
 from pytest_maatml.gating.baseline import Baseline
 from pytest_maatml.gating.family import FamilyGate, OverallGate
-from pytest_maatml.isolation import child_environment, serve_command
+from pytest_maatml.harness.isolation import child_environment, serve_command
+from pytest_maatml.harness.remote import run_in_workers
 from pytest_maatml.records.identity import RunIdentity, digest_tasks
-from pytest_maatml.remote import run_in_workers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from pytest_maatml.engine.protocol import Environment, Hello, JSONObject
     from pytest_maatml.engine.record import Episode, EpisodeError, RolloutPlan
     from pytest_maatml.engine.requests import Carrier
+    from pytest_maatml.harness.spec import RolloutSpec
     from pytest_maatml.models import LoadedPolicy
-    from pytest_maatml.spec import RolloutSpec
 
 
 def open_environment(spec: RolloutSpec, *, warn: Callable[[str], None]) -> Carrier:
