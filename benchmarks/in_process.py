@@ -9,10 +9,12 @@ to a file, since that is what they are for.
 from __future__ import annotations
 
 import tempfile
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import maatml.rollout as peer
-from interleaved import rates, report, write
+from interleaved import rates, report, timed, write
 from maatml.rollout.example import LineWorld as PeerLineWorld
 from walkers import QUERY, Trivial, bare_loop
 
@@ -20,55 +22,46 @@ from pytest_maatml.engine.record import Episode
 from pytest_maatml.environments.line_world import LineWorld
 from pytest_maatml.rollout import InProcess, RolloutConfig, drive, plan_episode
 
+if TYPE_CHECKING:
+    from pytest_maatml.rollout import Environment
+
+BARE, OURS, PEER = (
+    "bare loop, records nothing",
+    "our driver, writes episodes",
+    "the peer's driver, writes episodes",
+)
+
+
+def ours(environment: Environment, tasks: list[dict[str, Any]], out: Path) -> None:
+    config = RolloutConfig()
+    plans = (plan_episode(task, index, config) for index, task in enumerate(tasks))
+    with (out / "ours.jsonl").open("wb", buffering=0) as file:
+        for ended in drive(InProcess(environment), Trivial(), plans, config=config):
+            assert isinstance(ended, Episode)
+            file.write(ended.line + b"\n")
+
+
+def theirs(environment: Environment, tasks: list[dict[str, Any]], out: Path) -> None:
+    peer.write_episodes(peer.rollout(environment, Trivial(), tasks), out)
+
 
 def main() -> None:
-    policy, config = Trivial(), RolloutConfig()
     results = []
-    for name, environment in (("line_world", LineWorld()), ("the peer's", PeerLineWorld())):
+    worlds: dict[str, Environment] = {"our": LineWorld(), "the peer's": PeerLineWorld()}
+    for name, environment in worlds.items():
         tasks = environment.tasks(QUERY)
         with tempfile.TemporaryDirectory() as folder:
             out = Path(folder)
-
-            def ours() -> int:
-                decisions = 0
-                plans = (plan_episode(task, index, config) for index, task in enumerate(tasks))
-                with (out / "ours.jsonl").open("wb", buffering=0) as file:
-                    for ended in drive(InProcess(environment), policy, plans, config=config):
-                        assert isinstance(ended, Episode)
-                        file.write(ended.line + b"\n")
-                        decisions += ended.decisions
-                return decisions
-
-            def theirs() -> int:
-                summary = peer.write_episodes(peer.rollout(environment, policy, tasks), out)
-                return int(summary["decisions"])
-
             found = rates(
                 {
-                    "bare loop, records nothing": lambda: bare_loop(environment, policy, tasks),
-                    "our driver, writes episodes": ours,
-                    "the peer's driver, writes episodes": theirs,
-                }
-            )
-        results.append(
-            report(
-                f"in process, {name} environment",
-                found,
-                {
-                    "ours / the peer's": (
-                        "our driver, writes episodes",
-                        "the peer's driver, writes episodes",
-                        3,
-                    ),
-                    "ours / bare loop": (
-                        "our driver, writes episodes",
-                        "bare loop, records nothing",
-                        0.6,
-                    ),
+                    BARE: timed(partial(bare_loop, environment, Trivial(), tasks)),
+                    OURS: timed(partial(ours, environment, tasks, out)),
+                    PEER: timed(partial(theirs, environment, tasks, out)),
                 },
-                "decisions/s",
+                count=bare_loop(environment, Trivial(), tasks),
             )
-        )
+        aims = {f"{OURS} / {PEER}": (OURS, PEER, 3), f"{OURS} / {BARE}": (OURS, BARE, 0.6)}
+        results.append(report(f"in process, {name} line_world", found, aims, "decisions/s"))
     write("in_process", results)
 
 

@@ -16,14 +16,25 @@ if TYPE_CHECKING:
 ROUNDS = 5
 
 
-def rates(contenders: Mapping[str, Callable[[], int]], rounds: int = ROUNDS) -> dict[str, float]:
-    """The median rate of each, in units of what the callable counts, a second."""
+def timed(run: Callable[[], object]) -> Callable[[], float]:
+    """`run` as something that returns the seconds which it took."""
+
+    def measured() -> float:
+        started = time.perf_counter()
+        run()
+        return time.perf_counter() - started
+
+    return measured
+
+
+def rates(
+    contenders: Mapping[str, Callable[[], float]], *, count: int, rounds: int = ROUNDS
+) -> dict[str, float]:
+    """The median rate of each, in `count` a second; a contender returns its own seconds."""
     measured: dict[str, list[float]] = {name: [] for name in contenders}
     for _ in range(rounds):
         for name, run in contenders.items():
-            started = time.perf_counter()
-            count = run()
-            measured[name].append(count / (time.perf_counter() - started))
+            measured[name].append(count / run())
     return {name: statistics.median(values) for name, values in measured.items()}
 
 
@@ -33,12 +44,12 @@ def report(
     """Print a table; `ratios` names what is divided by what, and what it should reach."""
     print(f"\n{title}")
     for name, rate in found.items():
-        print(f"  {name:<34} {rate:>12,.0f} {unit}")
+        print(f"  {name:<64} {rate:>12,.0f} {unit}")
     lines: dict[str, float] = {}
     for name, (above, below, aim) in ratios.items():
         value = lines[name] = found[above] / found[below]
         met = "met" if value >= aim else "MISSED"
-        print(f"  {name:<34} {value:>12.2f} times  (aim {aim:g}: {met})")
+        print(f"  {name:<64} {value:>12.2f} times  (aim {aim:.3g}: {met})")
     return {"title": title, "unit": unit, "rates": dict(found), "ratios": lines}
 
 
@@ -66,4 +77,4 @@ def write(name: str, results: list[dict[str, Any]]) -> None:
     path = Path(__file__).parent / "results" / f"{name}.json"
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps({"machine": machine(), "results": results}, indent=2) + "\n")
-    print(f"\nwritten to {path}")
+    print(f"\nwritten to {path.name}")

@@ -55,8 +55,18 @@ def encode(value: Any, name: str, *, op: str | None = None, strict: bool = False
 
 
 def snapshot(value: Any, name: str, op: str) -> orjson.Fragment:
-    """`value` as it is now, encoded, to become part of a larger record. Raises as `encode`."""
-    return orjson.Fragment(encode(value, name, op=op, strict=True))
+    """`value` as it is now, encoded, to become part of a larger record. Raises as `encode`.
+
+    One is taken at every decision, so what most observations are is settled on the spot.
+    """
+    try:
+        encoded = orjson.dumps(value, None, OPTIONS)
+        known = _SCALARS.issuperset(map(type, value.values())) or _has_json_types(value)
+    except (TypeError, AttributeError, RecursionError):
+        known = False
+    if known and (b"null" not in encoded or _is_finite(value)):
+        return orjson.Fragment(encoded)
+    return orjson.Fragment(_encode_carefully(value, name, op))
 
 
 def shown(value: Any) -> str:
@@ -72,8 +82,6 @@ def _has_json_types(value: Any) -> bool:
 
     A level at a time, since asking each value by itself would cost more than its encoding.
     """
-    if value.__class__ is dict and _SCALARS.issuperset(map(type, value.values())):
-        return True  # as most observations are
     level = [value]
     for _ in range(MAX_DEPTH + 1):
         kinds = set(map(type, level))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass, replace
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from pytest_maatml.gates.binomial import check_open_unit
 from pytest_maatml.gates.threshold import Outcome
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from pytest_maatml.gates.threshold import ThresholdRule
 
 EpisodeResult = Literal["success", "failure", "error"]
@@ -34,8 +38,13 @@ class Boundaries:
 
     #: the rule of the full run, which may require more than the one asked for (see `Risk`)
     rule: ThresholdRule
-    passing: tuple[int, ...]
-    failing: tuple[int, ...]
+    passing: Sequence[int]
+    failing: Sequence[int]
+
+
+def _bounds(values: Iterable[int]) -> Sequence[int]:
+    """Four bytes each, since a gate may have hundreds of thousands of episodes."""
+    return array("i", values)
 
 
 class StoppingRule(Protocol):
@@ -67,8 +76,8 @@ class Off:
         planned, required = rule.planned, rule.required
         return Boundaries(
             rule=rule,
-            passing=(*range(1, planned + 1), required),
-            failing=(*[-1] * planned, required - 1),
+            passing=_bounds(chain(range(1, planned + 1), [required])),
+            failing=_bounds(chain(repeat(-1, planned), [required - 1])),
         )
 
     def __str__(self) -> str:
@@ -87,8 +96,8 @@ class Exact:
         steps = range(1, planned + 1)
         return Boundaries(
             rule=rule,
-            passing=(1, *(min(required, n + 1) for n in steps)),
-            failing=(-1, *(max(n - (planned - required + 1), -1) for n in steps)),
+            passing=_bounds(chain([1], (min(required, n + 1) for n in steps))),
+            failing=_bounds(chain([-1], (max(n - (planned - required + 1), -1) for n in steps))),
         )
 
     def __str__(self) -> str:

@@ -6,9 +6,10 @@ how many were in flight: the declared one, or the seed's permutation where a ris
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
 
 from pytest_maatml.arguments import OVERALL_GATE
 from pytest_maatml.engine.draws import draw
@@ -30,6 +31,15 @@ if TYPE_CHECKING:
     from pytest_maatml.gating.report import BaselineReport
 
 HowItEnded: TypeAlias = Literal["success", "failure", "error", "unlabelled"]
+
+_ENDINGS: Final[tuple[HowItEnded, ...]] = (
+    "error",  # 0 is an episode that has not ended
+    "success",
+    "failure",
+    "unlabelled",
+    "error",
+)
+_CODES: Final[dict[HowItEnded, int]] = {how: code for code, how in enumerate(_ENDINGS) if code}
 
 __all__ = ["FamilyGate", "GatePolicy", "GateReport", "OverallGate", "judge_again"]
 
@@ -135,7 +145,9 @@ class FamilyGate:
             )
         )
         self._overall = None if overall is None else overall.judge()
-        self._ended: dict[int, HowItEnded] = {}
+        # A byte an episode, by its place in judged order: there may be hundreds of thousands.
+        self._place = _places(self._order)
+        self._ended = bytearray(planned)
         #: episodes in judged order that the gates have seen
         self._seen = 0
         self._stopped = False
@@ -195,38 +207,38 @@ class FamilyGate:
 
     def note(self, index: int, how: HowItEnded) -> bool:
         """The same, for an episode of which only this is known."""
-        self._ended[index] = how
+        self._ended[self._place[index]] = _CODES[how]
         while not self._stopped and self._seen < len(self._order):
-            following = self._ended.get(self._order[self._seen].index)
-            if following is None:
+            following = self._ended[self._seen]
+            if not following:
                 break
-            self._see(_as_result(following))
+            self._see(_as_result(_ENDINGS[following]))
         return self._stopped
 
     def finish(self, *, judged: bool = True) -> GateReport:
         """The report on all that was fed; `judged` is False for a part of the tasks, as a shard."""
-        kept = self._order[: self._seen] if self._stopped and judged else self._order
-        ended = [self._ended.get(plan.index) for plan in kept]
+        kept = self._seen if self._stopped and judged else len(self._order)
+        ended = self._ended[:kept]
         counts = GateCounts(
-            success=ended.count("success"),
-            failures=ended.count("failure"),
-            errors=ended.count("error"),
-            unlabelled=ended.count("unlabelled"),
+            success=ended.count(_CODES["success"]),
+            failures=ended.count(_CODES["failure"]),
+            errors=ended.count(_CODES["error"]),
+            unlabelled=ended.count(_CODES["unlabelled"]),
         )
         return self._facts.report(
             counts,
             self._outcome(counts) if judged else None,
             self._interval(counts) if judged else RateInterval.whenever_stopped(counts),
-            skipped=sorted(plan.index for plan in self._order[len(kept) :]),
+            skipped=sorted(plan.index for plan in self._order[kept:]),
             baseline=self._against_baseline(ended, counts.errors, judged=judged),
         )
 
     def _against_baseline(
-        self, ended: Sequence[HowItEnded | None], errors: int, *, judged: bool
+        self, ended: bytearray, errors: int, *, judged: bool
     ) -> BaselineReport | None:
         if self._baseline is None:
             return None
-        results = [None if how is None else _as_result(how) for how in ended]
+        results = [_as_result(_ENDINGS[code]) if code else None for code in ended]
         return self._baseline.report(results, errors=errors, judged=judged)
 
     def _see(self, result: EpisodeResult) -> None:
@@ -275,6 +287,14 @@ class FamilyGate:
             and self.rule is not None
             and self.rule.required > 0
         )
+
+
+def _places(order: Sequence[RolloutPlan]) -> Sequence[int]:
+    """By index, the place of an episode in `order`; what is at other indexes means nothing."""
+    places = array("i", bytes(4 * (max(plan.index for plan in order) + 1)))
+    for place, plan in enumerate(order):
+        places[plan.index] = place
+    return places
 
 
 def judge_again(

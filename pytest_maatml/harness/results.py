@@ -218,17 +218,17 @@ def _run(
     record: Callable[[Episode | EpisodeError], None],
     watch: Callable[[FamilyTally, Episode | EpisodeError], None],
 ) -> None:
-    selected = {plan.index for plan in rig.families[family]}
-    order = [plan for plan in gate.order if plan.index in selected]
     decided = False
-    for plan in order:
+    for plan in rig.families[family]:
         if plan.index in done:
             episode = done[plan.index]
             tally.add(episode)
             decided = gate.feed(episode)
     if decided:
         return
-    with closing(rig.run(plan for plan in order if plan.index not in done)) as episodes:
+    takes = rig.spec.selection.takes
+    todo = (plan for plan in gate.order if takes(plan) and plan.index not in done)
+    with closing(rig.run(todo)) as episodes:
         for ended in episodes:
             record(ended)
             tally.add(ended)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import shlex
+from collections import Counter
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -192,9 +193,7 @@ class Rig:
             )
         tasks = self.stage.carrier.tasks(query)
         if not isinstance(tasks, list | tuple):
-            raise RolloutEnvError(
-                f"tasks must be a list, not {tasks!r:.200}", op="tasks", kind="protocol"
-            )
+            raise _breach(f"tasks must be a list, not {tasks!r:.200}")
         if not tasks:
             raise ConfigurationError(
                 f"environment {self.hello.name!r} returned no task for the query {query!r}"
@@ -237,20 +236,20 @@ class Rig:
 def _plan(tasks: list[JSONObject], spec: RolloutSpec) -> list[RolloutPlan]:
     config = spec.config("")
     plans = [plan_episode(task, index, config) for index, task in enumerate(tasks)]
-    seen: dict[str, int] = {}
-    for plan in plans:
-        if not plan.task_id:
-            raise RolloutEnvError(
-                f"tasks[{plan.index}] must have an id: {plan.task!r:.200}",
-                op="tasks",
-                kind="protocol",
-            )
-        first = seen.setdefault(plan.task_id, plan.index)
-        if first != plan.index:
-            raise RolloutEnvError(
-                f"tasks[{first}] and tasks[{plan.index}] have the same id {plan.task_id!r}; "
-                f"give each task an id of its own",
-                op="tasks",
-                kind="protocol",
-            )
+    ids = [plan.task_id for plan in plans]
+    if not all(ids):
+        index = ids.index("")
+        raise _breach(f"tasks[{index}] must have an id: {plans[index].task!r:.200}")
+    if len(set(ids)) < len(ids):
+        twice, _ = Counter(ids).most_common(1)[0]
+        first = ids.index(twice)
+        second = ids.index(twice, first + 1)
+        raise _breach(
+            f"tasks[{first}] and tasks[{second}] have the same id {twice!r}; give each task an id "
+            f"of its own"
+        )
     return plans
+
+
+def _breach(message: str) -> RolloutEnvError:
+    return RolloutEnvError(message, op="tasks", kind="protocol")

@@ -61,10 +61,13 @@ class Selection:
                     f"--maatml-task={wanted}: no task is called so; the first is "
                     f"{next(iter(families.values()))[0].task_id!r}"
                 )
-        chosen = {name: list(filter(self._takes, plans)) for name, plans in families.items()}
+        if self.is_sample:
+            return dict(families)
+        chosen = {name: list(filter(self.takes, plans)) for name, plans in families.items()}
         return {name: plans for name, plans in chosen.items() if plans}
 
-    def _takes(self, plan: RolloutPlan) -> bool:
+    def takes(self, plan: RolloutPlan) -> bool:
+        """Whether the episode of `plan` runs."""
         if self.shard is not None and plan.index % self.shard[1] != self.shard[0] - 1:
             return False
         return not self.tasks or any(_is_called(plan, wanted) for wanted in self.tasks)

@@ -64,7 +64,10 @@ def _cost(results: Sequence[FamilyResult]) -> str:
     decisions = sum(result.decisions for result in results)
     truncated = sum(result.truncated for result in results)
     errors = sum(result.errors for result in results)
-    return f"{decisions} decisions · {truncated} truncated · {errors} errors"
+    cost = f"{decisions} decisions · {truncated} truncated · {errors} errors"
+    if skipped := sum(len(result.skipped) for result in results):
+        cost += f" · {skipped} skipped: rates and intervals are of the episodes that ran"
+    return cost
 
 
 def shown_path(path: Path, start: Path) -> str:
@@ -128,7 +131,7 @@ def _why_undecided(result: FamilyResult) -> str:
         reasons.append(f"{result.errors} episodes errored")
     if result.unlabelled:
         reasons.append(f"{result.unlabelled} were cut for want of a label")
-    missing = result.planned - result.episodes - result.errors
+    missing = result.planned - result.episodes - result.errors - len(result.skipped)
     if missing:
         reasons.append(f"{missing} did not run")
     return (

@@ -98,7 +98,7 @@ class Journal:
         Raises RecordError if the file cannot be written or belongs to another identity.
         """
         self.path = path
-        self._catalog = Catalog(identity.planned)
+        self._planned = identity.planned
         self._at = 0
         # False from the start of a write until it is noted: an interrupt may come at any moment.
         self._whole = False
@@ -137,18 +137,18 @@ class Journal:
         prefix, body = _encode(result, self._at)
         self._whole = False
         self._write(prefix + body + b"}\n")
-        kind = EPISODE if isinstance(result, Episode) else ERROR
-        place = Place(0, self._reader.end + len(prefix), len(body))
-        self._catalog.note(result.index, kind, place, self._at)
         self._reader.end += len(prefix) + len(body) + 2
         self._whole = True
 
     def episodes(self, indexes: Iterable[int] | None = None) -> Iterator[bytes]:
         """The records of the episodes at `indexes` that are here (all by default), in order."""
-        wanted = self._catalog.indexes(EPISODE) if indexes is None else sorted(set(indexes))
+        catalog = Catalog(self._planned)
+        for entry in JournalReader(self.path).entries():
+            catalog.note(entry.index, entry.kind, Place(0, entry.start, entry.size), entry.at)
+        wanted = catalog.indexes(EPISODE) if indexes is None else sorted(set(indexes))
         for index in wanted:
-            if self._catalog.kind(index) == EPISODE:
-                place = self._catalog.place(index)
+            if catalog.kind(index) == EPISODE:
+                place = catalog.place(index)
                 yield os.pread(self._file.fileno(), place.size, place.start)
 
     def close(self) -> None:
@@ -180,8 +180,6 @@ class Journal:
     def _recover(self) -> None:
         """Take in what is whole after the last record known, and cut off what is not."""
         for entry in self._reader.entries():
-            place = Place(0, entry.start, entry.size)
-            self._catalog.note(entry.index, entry.kind, place, entry.at)
             self._at = max(self._at, entry.at)
         os.ftruncate(self._file.fileno(), self._reader.end)
         self._whole = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pytest_maatml.engine.encoding import decode
 from pytest_maatml.records.catalog import EPISODE, ERROR, Catalog, Place, spans
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from pytest_maatml.engine.protocol import JSONObject
     from pytest_maatml.records.episodes import Draft
     from pytest_maatml.records.run_records import RunRecords
+
+#: Of which episodes the summary's Wilson intervals are.
+ALL_PLANNED: Final = "all planned episodes"
+THOSE_THAT_RAN: Final = "episodes that ran"
 
 
 def publish(
@@ -103,11 +107,18 @@ class _Edition:
             draft.write(line)
 
     def summary(self) -> JSONObject:
+        """The counts over the rows, and of what they are not.
+
+        `wilson95_of` says of which episodes the Wilson intervals are: where a run stopped early,
+        was cut short or had errors, only of the `episodes that ran` to a verdict, and then they do
+        not speak for the whole list; a gate's own `interval` holds there too.
+        """
         planned = len(self._catalog)
         missing = planned - self._tally.episodes - self._errors - len(self._skipped)
         return {
             "episodes_file": EPISODES_NAME,
             **self._tally.summary(),
+            "wilson95_of": ALL_PLANNED if self._tally.episodes == planned else THOSE_THAT_RAN,
             "planned": planned,
             "errors": self._errors,
             "skipped": len(self._skipped),
