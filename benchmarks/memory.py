@@ -26,7 +26,7 @@ TASK_LIST = """\
 import resource, sys
 from pytest_maatml.environments.line_world import LineWorld
 from pytest_maatml.rollout import RolloutConfig, plan_episode
-tasks = LineWorld().tasks({"count": int(sys.argv[1])})
+tasks = LineWorld().tasks({"count": int(sys.argv[1]), "span": 1000000})
 plans = [plan_episode(task, index, RolloutConfig()) for index, task in enumerate(tasks)]
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
