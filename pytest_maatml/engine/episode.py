@@ -77,7 +77,7 @@ def _decide(
         raise _breach("reset", f"the observation must be an object, not {shown(observation)}")
     seen = orjson.Fragment(encode(observation, "observation", op="reset", strict=True))
     look, score, step = Look(episode_id, config.label), Score(observation, []), Step(episode_id, "")
-    while len(decisions) < config.max_decisions:
+    for number in range(config.max_decisions):
         listed, labels = yield look
         candidates = reader.read(listed)
         if not candidates.ids:
@@ -90,12 +90,11 @@ def _decide(
         score.observation, score.candidates = observation, listed
         choice = choose(candidates, (yield score))
         chosen, actor = choice.chosen, "policy"
-        if accepted and draw(config.seed, episode_id, len(decisions)) < config.teacher_mix:
+        if accepted and draw(config.seed, episode_id, number) < config.teacher_mix:
             chosen, actor = accepted[0], "teacher"
         step.candidate = chosen
-        result: StepResult = yield step
-        reward = _checked_reward(result)
-        after = snapshot(result.observation, "observation", "step")
+        observation, applied, terminal, reward = _checked((yield step))
+        after = snapshot(observation, "observation", "step")
         decisions.append(
             {
                 "observation": seen,
@@ -106,13 +105,13 @@ def _decide(
                 "logp": choice.logp,
                 "top_valid": choice.top_valid,
                 "teacher_valid": accepted,
-                "applied": result.applied,
+                "applied": applied,
                 "reward": reward,
             }
         )
-        if result.terminal is not None:
+        if terminal is not None:
             return None
-        observation, seen = result.observation, after
+        seen = after
     return "max_decisions"
 
 
@@ -145,11 +144,11 @@ def _reason(labels: Labels) -> str:
     return reason
 
 
-def _checked_reward(result: StepResult) -> float:
-    """The reward as a float, once the rest of the result has the right shape."""
+def _checked(result: StepResult) -> tuple[JSONObject, bool, str | None, float]:
+    """Observation, applied, terminal and reward of a result, once each has the right shape."""
     try:
-        applied, terminal, reward = result.applied, result.terminal, result.reward
-        observation = result.observation
+        observation, applied = result.observation, result.applied
+        terminal, reward = result.terminal, result.reward
     except AttributeError:
         raise _breach("step", f"the answer must be a StepResult, not {shown(result)}") from None
     if applied is not True and applied is not False:
@@ -158,9 +157,9 @@ def _checked_reward(result: StepResult) -> float:
         raise _breach("step", f"terminal must be null or text, not {shown(terminal)}")
     if not isinstance(observation, dict):
         raise _breach("step", f"the observation must be an object, not {shown(observation)}")
-    if reward.__class__ is float and isfinite(reward):
-        return reward
-    return _reward(reward, "step")
+    if reward.__class__ is not float or not isfinite(reward):
+        reward = _reward(reward, "step")
+    return observation, applied, terminal, reward
 
 
 def _reward(value: Any, op: str) -> float:

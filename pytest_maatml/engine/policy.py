@@ -54,19 +54,26 @@ def choose(candidates: CandidateSet, scores: Any) -> Choice:
     scores, scores that are not finite numbers, and log-probabilities that are not finite.
 
     A choice depends on the scores alone, and scripted and tabular policies give the same scores
-    over and over, so choices are remembered with the set.
+    over and over, so choices are remembered with the set: by floats, to which other numbers of the
+    same value are equal.
     """
     try:
+        key = tuple(scores)
+        return candidates.choices.get(key) or _choose_anew(candidates, key)
+    except TypeError:  # no row at all, or one whose numbers cannot be looked up, as 0-d arrays
+        return _choose_anew(candidates, scores)
+
+
+def _choose_anew(candidates: CandidateSet, scores: Any) -> Choice:
+    try:
         values = tuple(map(float, scores))
-        choice = candidates.choices.get(values)
-        if choice is None:
-            choice = _choose(candidates, values)
-            if len(candidates.choices) < _REMEMBERED:
-                candidates.choices[values] = choice
     except (TypeError, ValueError, OverflowError) as error:
         raise PolicyError(
             f"score must return one number a candidate, not {shown(scores)} ({error})"
         ) from None
+    choice = _choose(candidates, values)
+    if len(candidates.choices) < _REMEMBERED:
+        candidates.choices[values] = choice
     return choice
 
 
