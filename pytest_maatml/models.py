@@ -315,13 +315,18 @@ def _setup_arguments(
 
 
 def _made(target: Any, where: str) -> Any:
-    is_policy = not isinstance(target, type) and callable(getattr(target, "score", None))
-    policy = target if is_policy or not callable(target) else _guard(target, f"{where} failed")
-    if not callable(getattr(policy, "score", None)):
+    made = not isinstance(target, type) and _scores(target)
+    policy = target if made or not callable(target) else _guard(target, f"{where} failed")
+    if not _scores(policy):
         raise ModelError(
             f"{where} is a {type(policy).__name__} without a score method; a policy has {_SCORE}"
         )
     return policy
+
+
+def _scores(policy: Any) -> bool:
+    """Whether it has what scores: itself, or what it starts for each episode."""
+    return any(callable(getattr(policy, name, None)) for name in ("score", "start_episode"))
 
 
 def _guard(call: Any, what: str) -> Any:

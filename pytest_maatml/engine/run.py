@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_maatml.engine.candidates import CandidateReader
 from pytest_maatml.engine.episode import run_episode
+from pytest_maatml.engine.in_process import InProcess
 from pytest_maatml.engine.record import Episode, EpisodeError
 from pytest_maatml.engine.requests import Close, Restarted, Score
 from pytest_maatml.errors import PolicyError, RolloutEnvError
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     from pytest_maatml.engine.config import RolloutConfig
     from pytest_maatml.engine.episode import EpisodeGenerator
-    from pytest_maatml.engine.in_process import InProcess
     from pytest_maatml.engine.record import Provenance, RolloutPlan
     from pytest_maatml.engine.requests import Carrier, EnvironmentRequest
     from pytest_maatml.engine.scoring import Ask, Scorer
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 _PATIENCE: Final = 0.0002
 #: Requests that are sent together at most, so that the environment works while we do.
 _BATCH: Final = 8
+
+
+#: An environment in another process might keep us waiting for its answer to a close.
+_HASTY: Final = (KeyboardInterrupt, SystemExit)
 
 
 class Run:
@@ -45,9 +49,7 @@ class Run:
 
     def all_or_raise(self, carrier: InProcess, plans: Iterable[RolloutPlan]) -> Iterator[Episode]:
         """The episodes one at a time; the first fault is raised."""
-        for plan in plans:
-            handlers = {**carrier.handlers, Score: self.scorer.for_episode(plan)}
-            yield _run_alone(self.begin(plan), handlers)
+        return (self._alone(carrier, plan) for plan in plans)
 
     def one_by_one(
         self, carrier: InProcess, plans: Iterable[RolloutPlan]
@@ -55,10 +57,19 @@ class Run:
         """The episodes one at a time; a fault becomes the error of its episode."""
         for plan in plans:
             try:
-                handlers = {**carrier.handlers, Score: self.scorer.for_episode(plan)}
-                yield _run_alone(self.begin(plan), handlers)
+                yield self._alone(carrier, plan)
             except RolloutEnvError as fault:
                 yield self.error_of(plan, fault)
+
+    def _alone(self, carrier: InProcess, plan: RolloutPlan) -> Episode:
+        handlers = {**carrier.handlers, Score: self.scorer.for_episode(plan)}
+        try:
+            return _run_alone(self.begin(plan), handlers)
+        except Exception:
+            raise
+        except BaseException:  # an interrupt, which the episode does not get to see
+            carrier.handlers[Close](Close(plan.episode_id))
+            raise
 
     def interleaved(
         self, carrier: Carrier, plans: Iterable[RolloutPlan], concurrency: int
@@ -78,10 +89,9 @@ class Run:
                     return
                 flight.advance()
                 yield from flight.landed()
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException:  # whoever wanted them has gone, or a policy has ended the test
-            flight.abandon()
+        except BaseException as end:  # whoever wanted them has gone, or is in a hurry to go
+            if isinstance(carrier, InProcess) or not isinstance(end, _HASTY):
+                flight.abandon()
             raise
 
 
@@ -165,8 +175,10 @@ class _Flight:
         self.slots.clear()
 
     def _settle(self) -> None:
-        while self._pending:
-            self._pending -= len(self._carrier.receive(wait=True))
+        """Wait for what is under way; an interrupt may have left requests that are not."""
+        while self._pending and (answers := self._carrier.receive(wait=True)):
+            self._pending -= len(answers)
+        self._pending = 0
 
     def _post(self) -> None:
         if self._outbox:

@@ -207,7 +207,7 @@ class Responder:
 
     def _step(self, request: JSONObject) -> bytes:
         result = self._environment.step(_episode(request), str(request.get("id") or ""))
-        observation = encode(result.observation, "observation", op="step")
+        observation = encode(result.observation, "observation", op="step", strict=True)
         return b'{"ok":true,"observation":%b,"applied":%b,"terminal":%b,"reward":%b}' % (
             observation,
             _scalar(result.applied, "applied"),

@@ -258,3 +258,16 @@ def test_rollout_keeps_labels_that_are_numbers() -> None:
     )
     episode = next(rollout(world, Fixed(), [{"id": "t"}], config=RolloutConfig(label=True)))
     assert episode["decisions"][0]["teacher_valid"] == ["1"]
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_an_interrupt_closes_what_is_open(concurrency: int) -> None:
+    def step(*_: object) -> StepResult:
+        raise KeyboardInterrupt
+
+    world = Scripted(step=step)
+    with pytest.raises(KeyboardInterrupt):
+        list(drive(InProcess(world), Fixed(), plans(3), config=CONFIG, concurrency=concurrency))
+    opened = [episode for op, episode in world.calls if op == "reset"]
+    assert [episode for op, episode in world.calls if op == "close"] == opened
+    assert len(opened) == concurrency
