@@ -78,7 +78,7 @@ class FamilyResult:
     @property
     def judges_tasks(self) -> bool:
         """Whether single tasks were judged, each by itself, and no rate."""
-        unasked = self.gate is None or self.gate.verdict == UNGATED
+        unasked = self.gate is not None and self.gate.verdict == UNGATED
         return unasked and self.verdict != UNGATED
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -40,6 +40,14 @@ def pytest_configure(config: pytest.Config) -> None:
         from pytest_maatml.plugin.session import activate
 
         activate(config, options.read_settings(config))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Xdist is about to start a worker, and only the worker will see whether there are rollouts."""
+    from pytest_maatml.plugin.workers import equip
+
+    equip(node.config, node.workerinput)
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
-import os
 import shutil
-import tempfile
 import time
 import uuid
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import pytest
-
+from pytest_maatml.errors import ConfigurationError
 from pytest_maatml.gating.report import GateReport
-from pytest_maatml.plugin.workers import worker_id
+from pytest_maatml.plugin.workers import common_of, worker_id
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
+    import pytest
+
     from pytest_maatml.harness.rig import Rig
 
-_NAME: Final = "maatml_party"
-_BOARD: Final = "maatml_board"
 #: Seconds without news after which a family that nobody has begun is given up.
 _PATIENCE: Final = 5.0
 _PAUSE: Final = 0.05
+#: How the file ends that a worker holds locked while it is at an item.
+_AT_WORK: Final = ".at-work"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +39,6 @@ class Announced:
     suite: str
     family: str
     planned: int
-    #: The process that runs it.
-    pid: int
 
 
 class Party:
@@ -51,21 +50,14 @@ class Party:
 
     def __init__(self, config: pytest.Config) -> None:
         self.worker = worker_id(config)
-        given: Mapping[str, Any] = getattr(config, "workerinput", {})
-        self.name: str = given.get(_NAME) or uuid.uuid4().hex
-        self._board: str | None = given.get(_BOARD)
+        self._common = common_of(config)
+        self.name = self._common.name
         self._own: list[Announced] = []
         self._posted: dict[tuple[Path, str], GateReport] = {}
 
-    def controller(self) -> object:
-        """Xdist's hooks in the controller."""
-        return _Controller(self)
-
-    def equip(self, workerinput: dict[str, Any]) -> None:
-        """Tell a worker whose it is."""
-        if self._board is None:
-            self._board = tempfile.mkdtemp(prefix="maatml-")
-        workerinput[_NAME], workerinput[_BOARD] = self.name, self._board
+    @property
+    def _board(self) -> Path | None:
+        return self._common.board
 
     def announce(self, rig: Rig, family: str, *, suite: str) -> None:
         """Say that this process begins a family."""
@@ -75,7 +67,6 @@ class Party:
             "suite": suite,
             "family": family,
             "planned": len(rig.families[family]),
-            "pid": os.getpid(),
         }
         if self.worker is not None and self._board is not None:
             self._pin("begun", announced)
@@ -91,19 +82,42 @@ class Party:
     def reports(self, folder: Path, families: Collection[str]) -> dict[str, GateReport]:
         """What the gates of `families` have said; in a worker once the others had their time.
 
-        A worker waits for families that other processes still run. It gives up on those that
-        nobody has begun after a few seconds without news: a run that stops early never does.
+        A worker waits as long as another one is at an item. With nobody at work, a family that was
+        begun has ended without a word, and one that was not is given up after a few seconds: a run
+        that stops early never begins it.
         """
         patience = time.monotonic() + _PATIENCE
         while True:
+            working = self._others_work()
             found = self._found(folder, families)
             if self.worker is None or len(found) == len(families):
                 return found
-            if self._others_run(folder, found):
+            if working:
                 patience = time.monotonic() + _PATIENCE
-            elif time.monotonic() > patience:
+            elif time.monotonic() > patience or self._begun(folder) >= set(families):
                 return found
             time.sleep(_PAUSE)
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Show the other workers that this one is at an item; its death takes that back."""
+        if self.worker is None or self._board is None:
+            yield
+            return
+        with Path(self._board, f"{self.worker}{_AT_WORK}").open("wb") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            yield
+
+    def _others_work(self) -> bool:
+        if self._board is None:
+            return False
+        mine = f"{self.worker}{_AT_WORK}"
+        files = Path(self._board).glob(f"*{_AT_WORK}")
+        return any(_is_locked(file) for file in files if file.name != mine)
+
+    def _begun(self, folder: Path) -> set[str]:
+        begun = map(_announced, self._pinned("begun"))
+        return {announced.family for announced in begun if announced.folder == folder}
 
     def _found(self, folder: Path, families: Collection[str]) -> dict[str, GateReport]:
         for record in self._pinned("ended"):
@@ -115,22 +129,23 @@ class Party:
             if (folder, family) in self._posted
         }
 
-    def _others_run(self, folder: Path, found: Collection[str]) -> bool:
-        return any(
-            begun.folder == folder and begun.family not in found and _lives(begun.pid)
-            for begun in map(_announced, self._pinned("begun"))
-        )
-
     def _pin(self, kind: str, record: Mapping[str, Any]) -> None:
+        """Raises ConfigurationError where the board cannot be written."""
         assert self._board is not None
-        file = Path(self._board, f"{kind}-{self.worker}-{uuid.uuid4().hex}.json")
+        file = self._board / f"{kind}-{self.worker}-{uuid.uuid4().hex}.json"
         draft = file.with_suffix(".draft")
-        draft.write_text(json.dumps(record))
-        draft.rename(file)
+        try:
+            draft.write_text(json.dumps(record))
+            draft.rename(file)
+        except OSError as error:
+            raise ConfigurationError(
+                f"{self._board}, where the workers meet, cannot be written: {error.strerror}; "
+                f"make room, or name another temporary folder with TMPDIR"
+            ) from None
 
     def _pinned(self, kind: str) -> Iterator[dict[str, Any]]:
         if self._board is not None:
-            for file in sorted(Path(self._board).glob(f"{kind}-*.json")):
+            for file in sorted(self._board.glob(f"{kind}-*.json")):
                 yield json.loads(file.read_text())
 
     def announced(self) -> Iterator[Announced]:
@@ -146,18 +161,11 @@ def _announced(record: Mapping[str, Any]) -> Announced:
     return Announced(**{**record, "folder": Path(record["folder"])})
 
 
-def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-class _Controller:
-    def __init__(self, party: Party) -> None:
-        self._party = party
-
-    @pytest.hookimpl(optionalhook=True)
-    def pytest_configure_node(self, node: Any) -> None:
-        self._party.equip(node.workerinput)
+def _is_locked(file: Path) -> bool:
+    # Ours are shared, so that two that look at once do not take each other for the holder.
+    with file.open("rb") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False

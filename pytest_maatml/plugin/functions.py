@@ -12,7 +12,7 @@ from pytest_maatml.arguments import check_gates, check_rate, check_tasks
 from pytest_maatml.errors import ConfigurationError, MaatmlError
 from pytest_maatml.models import load_plugins, read_model
 from pytest_maatml.plugin.items import item_name
-from pytest_maatml.plugin.session import session_of
+from pytest_maatml.plugin.session import MaatmlWarning, session_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -115,8 +115,8 @@ def run(request: pytest.FixtureRequest) -> Rollout:
     session = session_of(request.config)
     try:
         result = session.run(request.node, spec, family, suite=spec.name)
-    except MaatmlError as error:
-        pytest.fail(str(error), pytrace=False)
+    except (MaatmlError, MaatmlWarning) as error:
+        raise pytest.fail.Exception(str(error), pytrace=False) from None
     indexes = tuple(plan.index for plan in session.rig(spec).families[family])
     return Rollout(result=result, _folder=session.folder(spec), _indexes=indexes)
 

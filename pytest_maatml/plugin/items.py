@@ -12,9 +12,10 @@ import pytest
 from pytest_maatml.errors import MaatmlError
 from pytest_maatml.gating.report import PASS
 from pytest_maatml.harness.wording import failure_text, gate_lines, shown_path
-from pytest_maatml.plugin.session import session_of
+from pytest_maatml.plugin.session import MaatmlWarning, session_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from pytest_maatml.harness.spec import RolloutSpec
@@ -45,8 +46,10 @@ class GateItem(pytest.Item):
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """What a user or an environment did, without a traceback of ours."""
-        if isinstance(excinfo.value, GateNotMet | MaatmlError):
-            return str(excinfo.value)
+        error = excinfo.value
+        if isinstance(error, GateNotMet | MaatmlError | MaatmlWarning):
+            place = shown_path(self.path, self.config.invocation_params.dir)
+            return f"{error}\n\n{place}:{self.spec.line}: {type(error).__name__}"
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int, str]:
@@ -89,10 +92,23 @@ class OverallItem(GateItem):
 
 def command_for(node: pytest.Item | pytest.Collector, *more: str) -> str:
     """The command that runs `node` alone, as somebody would type it where pytest was started."""
-    config = node.config
-    started = config.invocation_params
-    positional = set(config.args) if config.args else set()
-    kept = [str(arg) for arg in started.args if str(arg) not in positional]
+    started = node.config.invocation_params
+    kept = _options(started.args, node.config.option.file_or_dir)
     _, _, parts = node.nodeid.partition("::")
     place = f"{shown_path(node.path, started.dir)}::{parts}"
     return shlex.join(["pytest", *kept, *more, place])
+
+
+def _options(arguments: Iterable[object], positional: Iterable[str]) -> list[str]:
+    """`arguments` without the paths among them; the value of an option may be spelt like one."""
+    kept = [str(argument) for argument in arguments]
+    for path in positional:
+        places = [place for place, argument in enumerate(kept) if argument == path]
+        plain = [place for place in places if place == 0 or not _may_take_value(kept[place - 1])]
+        if places:
+            del kept[(plain or places[-1:])[0]]
+    return kept
+
+
+def _may_take_value(argument: str) -> bool:
+    return argument.startswith("-") and "=" not in argument

@@ -5,7 +5,6 @@ Imported by every pytest run, so it imports nothing else of ours at the top.
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -31,8 +30,6 @@ class Option:
     flag_only: bool = False
     #: A short name that is wanted besides, where no other plugin has taken it.
     short: str | None = None
-    #: Without another of these the option alone starts nothing.
-    starts: bool = False
 
     @property
     def flag(self) -> str:
@@ -60,11 +57,10 @@ class Option:
 
 
 OPTIONS: Final = (
-    Option(name="model", metavar="DIR", starts=True, help="model folder whose policy is tested"),
+    Option(name="model", metavar="DIR", help="model folder whose policy is tested"),
     Option(
         name="policy",
         metavar="REF",
-        starts=True,
         help="policy without a model folder: a registered name, MODULE:ATTR or FILE.py:ATTR",
     ),
     Option(
@@ -80,7 +76,6 @@ OPTIONS: Final = (
     Option(
         name="check_env",
         ini="bool",
-        starts=True,
         help="check the environment against the rules of the protocol, one item a rule",
     ),
     Option(
@@ -251,20 +246,24 @@ def declare_short_names(parser: pytest.Parser) -> None:
     """Add the short names; one that another plugin or conftest has taken stays theirs."""
     group = parser.getgroup(GROUP)
     for option in OPTIONS:
-        if option.short is None:
-            continue
-        try:
+        if option.short is not None and not _is_taken(parser, option.short):
             option.add(group, option.short)
-        except (ValueError, argparse.ArgumentError):
-            continue
+
+
+def _is_taken(parser: pytest.Parser, flag: str) -> bool:
+    """Asked by parsing, since pytest 8 notices a clash between two groups no earlier."""
+    try:
+        return flag not in parser.parse_known_and_unknown_args([flag])[1]
+    except pytest.UsageError:  # it is there, and wants a value
+        return True
 
 
 def is_active(config: pytest.Config) -> bool:
-    """Whether an option or an ini key asks for rollouts."""
+    """Whether any option or ini key is given: what is wrong with it is to be found at the start."""
     return any(
-        config.getoption(option.dest) is not None or config.getini(option.dest)
+        config.getoption(option.dest) is not None
+        or (option.ini is not None and config.getini(option.dest))
         for option in OPTIONS
-        if option.starts
     )
 
 

@@ -26,6 +26,8 @@ class SuiteResults:
     identity: RunIdentity
     families: dict[str, FamilyResult] = field(default_factory=dict)
     places: dict[str, Location] = field(default_factory=dict)
+    #: Verdicts of a family whose item ran again, in order; the last one counts.
+    attempts: dict[str, list[str]] = field(default_factory=dict)
     #: The gate over all families together, where there is one.
     overall: GateReport | None = None
     #: What the folder's summary says, once it is written, or why it could not be.
@@ -63,12 +65,16 @@ class SessionResults:
     def __init__(self) -> None:
         self.suites: dict[Path, SuiteResults] = {}
 
-    def add(self, result: FamilyResult, identity: Mapping[str, Any], place: Location) -> None:
+    def add(
+        self, result: FamilyResult, identity: Mapping[str, Any], place: Location, attempt: int
+    ) -> None:
         """Take in a family; one that ran again replaces what was there."""
         suite = self._suite(Path(result.folder), identity)
         suite.families[result.family] = result
         suite.families = dict(sorted(suite.families.items(), key=lambda entry: entry[1].first))
         suite.places[result.family] = place
+        before = suite.attempts.get(result.family, []) if attempt > 1 else []
+        suite.attempts[result.family] = [*before, result.verdict]
 
     def add_overall(self, report: GateReport, folder: Path, identity: Mapping[str, Any]) -> None:
         """Take in the gate over all families of a folder."""

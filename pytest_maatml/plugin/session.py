@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,10 +31,15 @@ if TYPE_CHECKING:
 
 #: The session of this pytest run, once a rollout is asked for.
 _SESSION: Final = pytest.StashKey["MaatmlSession"]()
-#: What became of an item's rollout, and what it was.
+#: What became of an item's rollout, what it was, and how often the item has run.
 RESULT: Final = pytest.StashKey[FamilyResult]()
 OVERALL: Final = pytest.StashKey["GateReport"]()
 SPEC: Final = pytest.StashKey["RolloutSpec"]()
+ATTEMPT: Final = pytest.StashKey[int]()
+
+
+class MaatmlWarning(pytest.PytestWarning):
+    """What went wrong and changes no outcome."""
 
 
 def activate(config: pytest.Config, settings: Settings) -> MaatmlSession:
@@ -49,8 +53,6 @@ def activate(config: pytest.Config, settings: Settings) -> MaatmlSession:
     config.stash[_SESSION] = session
     config.pluginmanager.register(SessionHooks(session), "maatml-session")
     config.pluginmanager.register(TerminalSummary(session), "maatml-terminal")
-    if config.pluginmanager.hasplugin("xdist") and session.party.worker is None:
-        config.pluginmanager.register(session.party.controller(), "maatml-controller")
     if settings.check_env:
         from pytest_maatml.plugin import conformance
 
@@ -84,6 +86,7 @@ class MaatmlSession:
         self._carriers: dict[tuple[Any, ...], Carrier] = {}
         self._rigs: dict[int, Rig] = {}
         self._folders: dict[Path, RunFolder] = {}
+        self._warnings: list[str] = []
 
     def rig(self, spec: RolloutSpec) -> Rig:
         """The rig of `spec`, made once. Raises MaatmlError."""
@@ -101,7 +104,7 @@ class MaatmlSession:
         named = spec.env if isinstance(spec.env, str) else id(spec.env)
         key = (named, spec.env_command, spec.base, spec.carrier)
         if key not in self._carriers:
-            self._carriers[key] = open_environment(self._supplied(spec), warn=warn)
+            self._carriers[key] = open_environment(self._supplied(spec), warn=self._warnings.append)
         return self._carriers[key]
 
     def _supplied(self, spec: RolloutSpec) -> RolloutSpec:
@@ -131,8 +134,12 @@ class MaatmlSession:
         )
 
     def run(self, item: pytest.Item, spec: RolloutSpec, family: str, *, suite: str) -> FamilyResult:
-        """Run one family and leave its result with the item. Raises MaatmlError."""
+        """Run one family and leave its result with the item.
+
+        Raises MaatmlError, and MaatmlWarning where warnings are errors.
+        """
         item.stash[SPEC] = spec
+        item.stash[ATTEMPT] = item.stash.get(ATTEMPT, 0) + 1
         item.stash.setdefault(RESULT, None)  # type: ignore[misc]
         del item.stash[RESULT]
         self.prepare(spec)
@@ -150,10 +157,19 @@ class MaatmlSession:
         item.stash[RESULT] = result
         if result.gate is not None:
             self.party.post(spec.out, result.gate)
-        mine = properties_of(result)
+        mine = properties_of(result, attempt=item.stash[ATTEMPT])
         kept = [pair for pair in item.user_properties if pair[0] not in dict(mine)]
         item.user_properties[:] = [*kept, *mine]
+        self._warn(item)
         return result
+
+    def _warn(self, item: pytest.Item) -> None:
+        """Pass on what changed no outcome, once the outcome is safe: a warning may be an error."""
+        if not self._warnings:
+            return
+        first, more = self._warnings[0], len(self._warnings) - 1
+        self._warnings.clear()
+        item.warn(MaatmlWarning(f"maatml: {first}" + (f" (and {more} more)" if more else "")))
 
     def judge_overall(self, item: pytest.Item, spec: RolloutSpec) -> GateReport:
         """The gate over all families, from what their items have found. Raises MaatmlError."""
@@ -193,10 +209,15 @@ class MaatmlSession:
                 self._folders[path] = folder
                 suite.summary = folder.finish(gates=suite.gates(), skipped=suite.skipped())
                 suite.complete()
-                self.config.hook.pytest_maatml_summary(summary=suite.summary, config=self.config)
             except MaatmlError as error:
                 suite.problem, written = str(error), False
         return written
+
+    def tell(self) -> None:
+        """Hand each summary to those who asked for it."""
+        for suite in self.results.suites.values():
+            if suite.problem is None:
+                self.config.hook.pytest_maatml_summary(summary=suite.summary, config=self.config)
 
     def let_go(self) -> None:
         """Release folders, end environments. Twice is harmless."""
@@ -206,8 +227,3 @@ class MaatmlSession:
             carrier.shutdown()
         self._folders.clear()
         self._carriers.clear()
-
-
-def warn(message: str) -> None:
-    """Pass on what an environment did that changes no outcome."""
-    warnings.warn(pytest.PytestWarning(f"maatml: {message}"), stacklevel=2)

@@ -168,6 +168,17 @@ class Settings:
         ):
             if value is not None and not value >= least:
                 raise ConfigurationError(f"--maatml-{name} must be at least {least}, not {value}")
+        self._check_gates()
+
+    def _check_gates(self) -> None:
+        """Of what a suite may complete, what is wrong by itself; raises ConfigurationError."""
+        GatePolicy(
+            kind=self.gate or "point",  # type: ignore[arg-type]
+            alpha=0.05 if self.alpha is None else self.alpha,
+            stopping=self.stop or "off",
+            baseline=Path() if self.baseline is None else self.baseline,
+            margin=self.margin,
+        )
 
     @property
     def starts(self) -> bool:
@@ -253,7 +264,7 @@ class Settings:
             rates=self._rates(rest, label=label, compared=baseline is not None),
             kind=rest.first(self.gate, "gate", str, "point"),
             alpha=rest.first(self.alpha, "alpha", float, 0.05),
-            stopping=rest.first(self.stop, "stop", str, "off"),
+            stopping=self.stop or rest.stopping(),
             baseline=None if baseline is None else rest.base / baseline,
             margin=None if margin is None else str(margin),
             max_errors=rest.first(self.max_errors, "max_errors", int, 0),
@@ -296,6 +307,12 @@ class _Suite:
         if not isinstance(own, accepted) or (isinstance(own, bool) and kind is not bool):
             raise ConfigurationError(f"{self.where}: {key} must be {kind.__name__}, not {own!r}")
         return own
+
+    def stopping(self) -> str:
+        # YAML reads a bare `off` as false.
+        off = self.extra.get("stop") is False
+        stop: str = "off" if off else self.first(None, "stop", str, "off")
+        return stop
 
     def tasks(self, base: Path) -> Tasks:
         if self._suite is None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_maatml.errors import MaatmlError
 from pytest_maatml.harness.wording import gate_lines, shown_path, summary_table
 from pytest_maatml.models import resolve_checkpoint
+from pytest_maatml.plugin.reports import attempts_lines
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,6 +33,8 @@ class TerminalSummary:
         return f"maatml: {self._session.settings.model or settings.policy}{named}"
 
     def pytest_report_collectionfinish(self) -> list[str]:
+        if self._session.config.get_verbosity() < 0:  # `--collect-only -q` is for programs to read
+            return []
         return [f"maatml: {_introduction(rig)}" for rig in self._session.rigs()]
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
@@ -51,6 +54,7 @@ class TerminalSummary:
         for report in suite.reports:
             if report.asks and (explain or not _is_plain(report)):
                 lines += gate_lines(report, explain=explain)
+        lines += attempts_lines(suite)
         if len(self._session.results.suites) > 1:
             lines.insert(0, f"{results[0].suite}")
         start = self._session.config.invocation_params.dir

@@ -1,14 +1,95 @@
-"""Which process of a distributed run this is."""
+"""The processes of a distributed run: which one this is, and what they have in common.
+
+Imported by every run with xdist, so it imports nothing heavy at the top.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import shutil
+import tempfile
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
 
 if TYPE_CHECKING:
-    import pytest
+    from collections.abc import Mapping
+
+_NAME: Final = "maatml_party"
+_BOARD: Final = "maatml_board"
+
+
+@dataclass(slots=True, kw_only=True)
+class Common:
+    """What the processes of one session share: a name, and a folder once there are workers."""
+
+    name: str
+    board: Path | None = None
+
+
+#: What this process shares with the others of its session.
+_COMMON: Final = pytest.StashKey[Common]()
 
 
 def worker_id(config: pytest.Config) -> str | None:
     """The name of this xdist worker; None in the controller and without xdist."""
     workerinput = getattr(config, "workerinput", None)
     return None if workerinput is None else str(workerinput["workerid"])
+
+
+def common_of(config: pytest.Config) -> Common:
+    """What this process shares with the others of its session; a name of its own if alone."""
+    if _COMMON not in config.stash:
+        given: Mapping[str, Any] = getattr(config, "workerinput", {})
+        board = given.get(_BOARD)
+        config.stash[_COMMON] = Common(
+            name=given.get(_NAME) or uuid.uuid4().hex, board=None if board is None else Path(board)
+        )
+    return config.stash[_COMMON]
+
+
+def equip(config: pytest.Config, workerinput: dict[str, Any]) -> None:
+    """Tell a worker whose it is. Raises pytest.UsageError where there is no temporary folder."""
+    common = common_of(config)
+    if common.board is None:
+        try:
+            common.board = Path(tempfile.mkdtemp(prefix="maatml-"))
+        except OSError as error:
+            raise pytest.UsageError(
+                f"maatml: the workers need a temporary folder, and none can be made: "
+                f"{error.strerror}; make room, or name another one with TMPDIR"
+            ) from None
+        if not config.pluginmanager.hasplugin("maatml-session"):
+            config.pluginmanager.register(Latecomer(config), "maatml-latecomer")
+    workerinput[_NAME], workerinput[_BOARD] = common.name, str(common.board)
+
+
+class Latecomer:
+    """Begins the controller's session when a worker found rollouts that no option spoke of."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if hasattr(report, "maatml"):
+            self._begin().pytest_runtest_logreport(report)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """A worker that died has left no report, but what it began stands on the board."""
+        board = common_of(self._config).board
+        if board is not None and any(board.glob("begun-*.json")):
+            self._begin().pytest_sessionfinish(session)
+        elif board is not None:
+            shutil.rmtree(board, ignore_errors=True)
+
+    def _begin(self) -> Any:
+        """The session's hooks: those of this call are the first that they would miss."""
+        from pytest_maatml.plugin.session import session_of
+
+        session_of(self._config)
+        self._config.pluginmanager.unregister(self)
+        return self._config.pluginmanager.get_plugin("maatml-session")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import socket
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +15,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LOCK_NAME: Final = "episodes.lock"
+#: How often, and how many seconds apart, a worker asks to join its party.
+_TRIES: Final = 200
+_PAUSE: Final = 0.01
+#: How often another party's name may be what a crash left behind, before it is taken for true.
+_DOUBTS: Final = 20
 
 
 class FolderError(ConfigurationError):
@@ -56,19 +62,28 @@ class FolderLock:
 
     def _lock(self, handle: int) -> None:
         """Lock the file alone, and let the party in afterwards; or join the party."""
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._sign(handle)
-            if self._party is None:
-                return
-        except BlockingIOError:
-            holder, _, party = os.pread(handle, 400, 0).decode(errors="replace").partition("\n")
-            if self._party is None or party.strip() != self._party:
-                raise FolderError(self._refusal(holder.strip())) from None
-        try:
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise FolderError(self._refusal("")) from None
+        for attempt in range(_TRIES):
+            with suppress(BlockingIOError):
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._sign(handle)
+                if self._party is None:
+                    return
+            holder, party = self._read(handle)
+            ours = self._party is not None and party in (None, self._party)
+            if self._party is None or (not ours and attempt >= _DOUBTS):
+                break
+            with suppress(BlockingIOError):
+                if ours:
+                    fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                    return
+            time.sleep(_PAUSE)  # the first of the party has not signed, or not let us in yet
+        raise FolderError(self._refusal(holder))
+
+    @staticmethod
+    def _read(handle: int) -> tuple[str, str | None]:
+        """Who holds it, and for which party; None as long as that is not written."""
+        lines = os.pread(handle, 400, 0).decode(errors="replace").split("\n")
+        return (lines[0], lines[1]) if len(lines) == 3 else ("", None)
 
     def _sign(self, handle: int) -> None:
         with suppress(OSError):  # on a full disk the lock holds, and names nobody

@@ -116,3 +116,15 @@ def test_a_party_is_refused_where_one_session_writes_alone(tmp_path: Path) -> No
     with pytest.raises(FolderError, match="another run of this session"):
         FolderLock(tmp_path, "session-a")
     lock.release()
+
+
+def test_what_a_crash_left_in_the_file_keeps_no_worker_of_a_new_party_out(tmp_path: Path) -> None:
+    (tmp_path / "episodes.lock").write_text("pid 1 on elsewhere\nsession-of-old\n")
+    script = (
+        "import pathlib, sys, time\n"
+        "from pytest_maatml.records.lock import FolderLock\n"
+        "lock = FolderLock(pathlib.Path(sys.argv[1]), 'session-new')\n"
+        "time.sleep(0.2)\n"
+    )
+    workers = [subprocess.Popen([sys.executable, "-c", script, str(tmp_path)]) for _ in range(4)]
+    assert [worker.wait() for worker in workers] == [0, 0, 0, 0]
