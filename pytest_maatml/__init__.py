@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pytest_maatml.errors import MaatmlError
+    from pytest_maatml.plugin.functions import Rollout
     from pytest_maatml.registry import register_environment, register_format, register_predictor
 
 __all__ = [
     "MaatmlError",
+    "Rollout",
     "__version__",
     "register_environment",
     "register_format",
@@ -21,13 +23,21 @@ __all__ = [
 __version__ = "0.1.0"
 
 
+_HOMES = {
+    "MaatmlError": "errors",
+    "Rollout": "plugin.functions",
+    "register_environment": "registry",
+    "register_format": "registry",
+    "register_predictor": "registry",
+}
+
+
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    home = import_module(f"{__name__}.{'registry' if name.startswith('register_') else 'errors'}")
-    value = globals()[name] = getattr(home, name)
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
     return value
 
 

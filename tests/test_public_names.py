@@ -25,6 +25,7 @@ def fresh(program: str) -> Any:
 def test_the_public_names_are_these() -> None:
     assert sorted(pytest_maatml.__all__) == [
         "MaatmlError",
+        "Rollout",
         "__version__",
         "register_environment",
         "register_format",

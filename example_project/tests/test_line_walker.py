@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from pytest_maatml.plugin.functions import Rollout
+    from pytest_maatml import Rollout
 
 pytestmark = pytest.mark.maatml(
     model="models/line_walker",

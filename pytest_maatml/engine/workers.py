@@ -78,15 +78,18 @@ class _Spread:
         while self._busy:
             done, _ = wait(self._busy, return_when=FIRST_COMPLETED)
             for future in done:
-                executor, batch, started = self._busy.pop(future)
+                # Whoever has enough may close us at any yield: what is busy is dismissed then.
+                executor, batch, started = self._busy[future]
                 try:
                     ended = future.result()
                 except BrokenExecutor as death:
+                    del self._busy[future]
                     yield from self._mourn(executor, batch, death)
                 else:
                     self._deaths = 0
                     self._fit(len(batch), time.perf_counter() - started)
                     yield from ended
+                    del self._busy[future]
                     self._go_on(executor)
 
     def dismiss_all(self) -> None:

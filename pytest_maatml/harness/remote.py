@@ -44,12 +44,16 @@ def run_in_workers(
         ) from None
 
     def make_executor() -> Executor:
-        return ProcessPoolExecutor(
+        executor = ProcessPoolExecutor(
             max_workers=1,
             mp_context=multiprocessing.get_context("spawn"),
             initializer=_initialise,
             initargs=(spec, module, list(sys.path)),
         )
+        executor.submit(_begin)
+        # Were our copy open, a process that ends within a result would leave its reader waiting.
+        executor._result_queue._writer.close()  # type: ignore[attr-defined]
+        return executor
 
     return spread(
         plans,
@@ -66,6 +70,10 @@ def _dismiss(executor: Executor) -> None:
     executor.shutdown(wait=False, cancel_futures=True)
     for process in processes:
         process.terminate()
+
+
+def _begin() -> None:
+    """The first job, with which the process starts."""
 
 
 def _initialise(spec: RolloutSpec, module: str | None, path: list[str]) -> None:

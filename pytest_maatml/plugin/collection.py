@@ -63,6 +63,8 @@ class ModelFile(RolloutFile):
         taken = [suite for suite in declared if settings.takes(suite)]
         if taken:
             return [settings.spec(base=model.model_dir, model=model, suite=s) for s in taken]
+        if not settings.starts:  # it was found in the path, and none of its suites is meant
+            return []
         if not settings.chooses_environment:
             raise ConfigurationError(
                 f"{self.path} declares no suite under extensions.pytest_maatml.suites, and no "

@@ -39,6 +39,8 @@ class Announced:
     suite: str
     family: str
     planned: int
+    #: What its gates say as long as nothing has ended; None where only a part of it runs.
+    gate: Mapping[str, Any] | None
 
 
 class Party:
@@ -67,6 +69,7 @@ class Party:
             "suite": suite,
             "family": family,
             "planned": len(rig.families[family]),
+            "gate": rig.gate(family).finish().as_dict() if rig.spec.selection.is_sample else None,
         }
         if self.worker is not None and self._board is not None:
             self._pin("begun", announced)

@@ -31,6 +31,15 @@ _PLAIN: Final = (
 KEYWORDS: Final = (
     "model", "tasks", "options", "teacher_mix", "min_success", "baseline", "margin", *_PLAIN,
 )  # fmt: skip
+#: Options of collections and checks that a test with assertions of its own does not follow.
+_NOT_FOR_TESTS: Final[dict[str, Any]] = {
+    "label": None,
+    "collects": False,
+    "teacher_mix": None,
+    "gates": None,
+    "baseline": None,
+    "margin": None,
+}
 _RIVALS: Final = {"env": "env_command", "env_command": "env", "policy": "model", "model": "policy"}
 
 
@@ -161,7 +170,8 @@ def _settings(
     settings: Settings, given: Mapping[str, Any], config: pytest.Config
 ) -> tuple[Settings, Any]:
     """The settings of the session with what the markers say in their place."""
-    changes: dict[str, Any] = {key: given[key] for key in _PLAIN if key in given}
+    changes: dict[str, Any] = dict(_NOT_FOR_TESTS)
+    changes |= {key: given[key] for key in _PLAIN if key in given}
     for key, rival in _RIVALS.items():
         if key in given:
             changes[rival] = None
@@ -181,7 +191,7 @@ def _settings(
     if folder is not None:
         model = read_model(folder)
         load_plugins(model)
-    return replace(settings, gates=None, **changes), model
+    return replace(settings, **changes), model
 
 
 def _rates(given: Mapping[str, Any]) -> Mapping[str, str]:

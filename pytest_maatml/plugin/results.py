@@ -102,7 +102,7 @@ def _cut_short(announced: Announced, counts: Mapping[str, Any]) -> FamilyResult:
         decisions=0,
         truncated=0,
         verdict=NOT_DECIDED,
-        gate=None,
+        gate=None if announced.gate is None else GateReport.from_dict(announced.gate),
         failed=(),
         errored=(),
         folder=str(announced.folder),
