@@ -27,7 +27,7 @@ class CandidateSet:
     `by_id` holds all positions in order of the ids, `valid_by_id` those that are not masked.
     """
 
-    encoded: orjson.Fragment
+    encoded: bytes
     ids: tuple[str, ...]
     valid: tuple[bool, ...]
     by_id: tuple[int, ...]
@@ -76,7 +76,7 @@ def read_candidates(candidates: Any) -> CandidateSet:
     valid = tuple(candidate.get("valid") is not False for candidate in candidates)
     by_id = tuple(sorted(range(len(ids)), key=ids.__getitem__))
     return CandidateSet(
-        encoded=orjson.Fragment(encode(candidates, "candidates", op="candidates", strict=True)),
+        encoded=encode(candidates, "candidates", op="candidates", strict=True),
         ids=ids,
         valid=valid,
         by_id=by_id,

@@ -30,6 +30,8 @@ _exact = json.JSONEncoder(
 _DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
 _LONG: Final = b"0" * 19
 
+#: Types of which orjson writes every value as it is.
+_INERT: Final = frozenset({str, int, bool})
 _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 _LISTS: Final = frozenset({list, tuple})
 _TYPES: Final = _SCALARS | _LISTS | {dict}
@@ -49,24 +51,31 @@ def encode(value: Any, name: str, *, op: str | None = None, strict: bool = False
         encoded = orjson.dumps(value, None, OPTIONS)
     except (TypeError, RecursionError):
         return _encode_carefully(value, name, op)
-    if (strict and not _has_json_types(value)) or (b"null" in encoded and not _is_finite(value)):
+    if (strict and not _has_json_types(value)) or (_may_hide(encoded) and not _is_finite(value)):
         return _encode_carefully(value, name, op)
     return encoded
 
 
-def snapshot(value: Any, name: str, op: str) -> orjson.Fragment:
-    """`value` as it is now, encoded, to become part of a larger record. Raises as `encode`.
+def snapshot(value: Any, name: str, op: str) -> bytes:
+    """`value` as it is now, encoded with its types looked at. Raises as `encode`.
 
     One is taken at every decision, so what most observations are is settled on the spot.
     """
     try:
         encoded = orjson.dumps(value, None, OPTIONS)
-        known = _SCALARS.issuperset(map(type, value.values())) or _has_json_types(value)
+        if _INERT.issuperset(map(type, value.values())):
+            return encoded
+        known = _has_json_types(value)
     except (TypeError, AttributeError, RecursionError):
         known = False
-    if known and (b"null" not in encoded or _is_finite(value)):
-        return orjson.Fragment(encoded)
-    return orjson.Fragment(_encode_carefully(value, name, op))
+    if known and (not _may_hide(encoded) or _is_finite(value)):
+        return encoded
+    return _encode_carefully(value, name, op)
+
+
+def _may_hide(encoded: bytes) -> bool:
+    """Whether there is a null, which may stand for a NaN. (`in` would be slower than `find`.)"""
+    return encoded.find(b"null") >= 0
 
 
 def shown(value: Any) -> str:
@@ -124,7 +133,7 @@ def decode(line: bytes | str) -> Any:
 
 def has_long_number(raw: bytes) -> bool:
     """Whether there may be an integer in `raw` that orjson would not read exactly."""
-    return _LONG in raw.translate(_DIGITS)
+    return raw.translate(_DIGITS).find(_LONG) >= 0
 
 
 def _encode_carefully(value: Any, name: str, op: str | None) -> bytes:

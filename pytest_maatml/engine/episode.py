@@ -7,6 +7,7 @@ with the scores of all waiting episodes computed in one call.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -16,7 +17,13 @@ from pytest_maatml.engine.candidates import CandidateReader, CandidateSet, ident
 from pytest_maatml.engine.draws import draw
 from pytest_maatml.engine.encoding import encode, shown, snapshot
 from pytest_maatml.engine.policy import choose
-from pytest_maatml.engine.record import Episode, Provenance, RolloutPlan, encode_record
+from pytest_maatml.engine.record import (
+    Episode,
+    Provenance,
+    RolloutPlan,
+    encode_decision,
+    encode_record,
+)
 from pytest_maatml.engine.requests import Close, Look, Request, Reset, Score, Step, Verify
 from pytest_maatml.errors import RolloutEnvError
 
@@ -29,6 +36,14 @@ if TYPE_CHECKING:
 EpisodeGenerator: TypeAlias = "Generator[Request, Any, Episode]"
 
 
+@dataclass(slots=True)
+class _Trace:
+    """The decisions so far, each as JSON, and the id that was stepped last."""
+
+    decisions: list[bytes] = field(default_factory=list)
+    last_action: str | None = None
+
+
 def run_episode(
     plan: RolloutPlan, config: RolloutConfig, provenance: Provenance, reader: CandidateReader
 ) -> EpisodeGenerator:
@@ -37,16 +52,16 @@ def run_episode(
     `close` is always asked for: with the verdict, or after a fault. The fault that comes out
     carries the number of the decision.
     """
-    decisions: list[dict[str, Any]] = []
+    trace = _Trace()
     closed = False
     try:
-        task = orjson.Fragment(encode(plan.task, "task", op="tasks", strict=True))
-        truncated = yield from _decide(plan, config, reader, decisions)
+        task = encode(plan.task, "task", op="tasks", strict=True)
+        truncated = yield from _decide(plan, config, reader, trace)
         verdict = yield Verify(plan.episode_id)
         closed = True
-        outcome = _outcome(verdict, len(decisions), truncated)
+        outcome = _outcome(verdict, len(trace.decisions), truncated)
     except RolloutEnvError as fault:
-        fault.decision = len(decisions)
+        fault.decision = len(trace.decisions)
         if not closed:
             yield Close(plan.episode_id)
         raise
@@ -58,9 +73,9 @@ def run_episode(
         success=outcome["success"],
         status=outcome["status"],
         truncated=truncated,
-        decisions=len(decisions),
-        last_action=decisions[-1]["chosen"] if decisions else None,
-        line=encode_record(plan, provenance, task, decisions, outcome),
+        decisions=len(trace.decisions),
+        last_action=trace.last_action,
+        line=encode_record(plan, provenance, task, trace.decisions, outcome),
     )
 
 
@@ -68,14 +83,14 @@ def _decide(
     plan: RolloutPlan,
     config: RolloutConfig,
     reader: CandidateReader,
-    decisions: list[dict[str, Any]],
+    trace: _Trace,
 ) -> Generator[Request, Any, str | None]:
-    """Fill `decisions` until the environment ends the episode; return why it was cut, or None."""
+    """Fill `trace` until the environment ends the episode; return why it was cut, or None."""
     episode_id = plan.episode_id
     observation: JSONObject = yield Reset(episode_id, plan.task, dict(config.options))
     if not isinstance(observation, dict):
         raise _breach("reset", f"the observation must be an object, not {shown(observation)}")
-    seen = orjson.Fragment(encode(observation, "observation", op="reset", strict=True))
+    seen = encode(observation, "observation", op="reset", strict=True)
     look, score, step = Look(episode_id, config.label), Score(observation, []), Step(episode_id, "")
     for number in range(config.max_decisions):
         listed, labels = yield look
@@ -89,26 +104,17 @@ def _decide(
             return "no_valid_candidate"
         score.observation, score.candidates = observation, listed
         choice = choose(candidates, (yield score))
-        chosen, actor = choice.chosen, "policy"
+        chosen, act = choice.chosen, choice.act
         if accepted and draw(config.seed, episode_id, number) < config.teacher_mix:
-            chosen, actor = accepted[0], "teacher"
+            chosen = accepted[0]
+            act = choice.act_of_teacher(chosen)
         step.candidate = chosen
         observation, applied, terminal, reward = _checked((yield step))
         after = snapshot(observation, "observation", "step")
-        decisions.append(
-            {
-                "observation": seen,
-                "candidates": candidates.encoded,
-                "chosen": chosen,
-                "actor": actor,
-                "policy_choice": choice.chosen,
-                "logp": choice.logp,
-                "top_valid": choice.top_valid,
-                "teacher_valid": accepted,
-                "applied": applied,
-                "reward": reward,
-            }
+        trace.decisions.append(
+            encode_decision(seen, candidates.encoded, act, accepted, applied, reward)
         )
+        trace.last_action = chosen
         if terminal is not None:
             return None
         seen = after

@@ -38,13 +38,30 @@ class Policy(Protocol):
 
 
 class Choice(NamedTuple):
-    """What the policy would do, and how sure it is."""
+    """What the policy would do, how sure it is, and what a record says of it."""
 
     chosen: str
     #: Whether the first choice was valid before masking.
     top_valid: bool
-    #: The natural logarithm of softmax(scores) over all candidates, as encoded JSON.
-    logp: orjson.Fragment
+    #: The natural logarithm of softmax(scores) over all candidates, as JSON.
+    logp: bytes
+    #: The members of a decision in which the policy acts: `chosen` to `top_valid`, as JSON.
+    act: bytes
+
+    def act_of_teacher(self, taken: str) -> bytes:
+        """The same members of a decision in which the teacher acts and takes `taken`."""
+        return _act(taken, "teacher", self.chosen, self.top_valid, self.logp)
+
+
+def _act(taken: str, actor: str, choice: str, top_valid: bool, logp: bytes) -> bytes:
+    members = {
+        "chosen": taken,
+        "actor": actor,
+        "policy_choice": choice,
+        "logp": orjson.Fragment(logp),
+        "top_valid": top_valid,
+    }
+    return orjson.dumps(members)[1:-1]
 
 
 def choose(candidates: CandidateSet, scores: Any) -> Choice:
@@ -84,10 +101,9 @@ def _choose(candidates: CandidateSet, values: Sequence[float]) -> Choice:
     chosen = top
     if not candidates.valid[top]:
         chosen = max(candidates.valid_by_id, key=values.__getitem__)
-    logp = _log_softmax(values, values[top], candidates)
-    return Choice(
-        candidates.ids[chosen], candidates.valid[top], orjson.Fragment(orjson.dumps(logp))
-    )
+    logp = orjson.dumps(_log_softmax(values, values[top], candidates))
+    name, top_valid = candidates.ids[chosen], candidates.valid[top]
+    return Choice(name, top_valid, logp, _act(name, "policy", name, top_valid, logp))
 
 
 def _log_softmax(values: Sequence[float], top: float, candidates: CandidateSet) -> list[float]:

@@ -123,26 +123,53 @@ class Provenance(NamedTuple):
     environment: Mapping[str, str]
 
 
+def encode_decision(
+    observation: bytes,
+    candidates: bytes,
+    act: bytes,
+    accepted: list[str] | None,
+    applied: bool,
+    reward: float,
+) -> bytes:
+    """One decision of a record, of parts that are JSON already; `act` is as `Choice` has it."""
+    return _DECISION % (
+        observation,
+        candidates,
+        act,
+        b"null" if accepted is None else orjson.dumps(accepted),
+        b"true" if applied else b"false",
+        orjson.dumps(reward),
+    )
+
+
+_DECISION: Final = (
+    b'{"observation":%b,"candidates":%b,%b,"teacher_valid":%b,"applied":%b,"reward":%b}'
+)
+
+
 def encode_record(
     plan: RolloutPlan,
     provenance: Provenance,
-    task: orjson.Fragment,
-    decisions: list[dict[str, Any]],
+    task: bytes,
+    decisions: list[bytes],
     outcome: dict[str, Any],
 ) -> bytes:
     """One line of `maatml.rollout_episode/1`; the parts that came encoded go in as they are."""
-    return orjson.dumps(
+    head = orjson.dumps(
         {
             "kind": EPISODE_KIND,
             "episode_id": plan.episode_id,
             "task_id": plan.task_id,
             "task_family": plan.task_family,
-            "task": task,
+            "task": orjson.Fragment(task),
             "source": provenance.source,
             "policy_version": provenance.policy_version,
             "round": provenance.round,
             "environment": provenance.environment,
-            "decisions": decisions,
-            "outcome": outcome,
         }
+    )
+    return b'%b,"decisions":[%b],"outcome":%b}' % (
+        head[:-1],
+        b",".join(decisions),
+        orjson.dumps(outcome),
     )

@@ -172,7 +172,7 @@ def test_a_snapshot_is_what_the_value_was() -> None:
     value = {"path": [1]}
     taken = snapshot(value, "observation", "step")
     value["path"].append(2)
-    assert orjson.dumps(taken) == b'{"path":[1]}'
+    assert taken == b'{"path":[1]}'
 
 
 @pytest.mark.parametrize("line", ['{"a":NaN}', '{"a":Infinity}', '{"a":-Infinity}', '{"a":1e400}'])
