@@ -49,6 +49,7 @@ def activate(config: pytest.Config, settings: Settings) -> MaatmlSession:
 
     if settings.policy is not None:
         _check_policy(settings.policy, config)
+    _mind_rootdir(config)
     session = MaatmlSession(config, settings)
     config.stash[_SESSION] = session
     config.pluginmanager.register(SessionHooks(session), "maatml-session")
@@ -58,6 +59,17 @@ def activate(config: pytest.Config, settings: Settings) -> MaatmlSession:
 
         conformance.activate(config, settings)
     return session
+
+
+def _mind_rootdir(config: pytest.Config) -> None:
+    """Pytest takes the DIR of `--maatml-model DIR` for a place of tests, and may settle there."""
+    started = config.invocation_params
+    if "--maatml-model" in started.args and not started.dir.is_relative_to(config.rootpath):
+        text = (
+            f"maatml: pytest took {config.rootpath} for its rootdir because of the space in "
+            f"`--maatml-model DIR`; write --maatml-model=DIR"
+        )
+        config.issue_config_time_warning(MaatmlWarning(text), stacklevel=2)
 
 
 def _check_policy(reference: str, config: pytest.Config) -> None:

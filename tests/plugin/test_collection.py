@@ -228,3 +228,13 @@ def test_a_short_name_that_another_plugin_took_stays_theirs(
     result = pytester.runpytest(*RUN, "--label=x", "--maatml-label", "-m", "maatml")
     result.assert_outcomes(passed=2, deselected=1)
     assert project.summary("dagger-r0")["labelled_decisions"] > 0
+
+
+def test_a_space_that_moves_the_rootdir_is_pointed_out(
+    pytester: pytest.Pytester, project: ModelFolder
+) -> None:
+    project.write("pytest.ini", "[pytest]\n")
+    spaced = pytester.runpytest("--maatml-model", "walker", *RUN[1:])
+    spaced.stdout.fnmatch_lines(["*write --maatml-model=DIR"])
+    plain = pytester.runpytest(*RUN)
+    assert "write --maatml-model=DIR" not in plain.stdout.str()
