@@ -59,11 +59,19 @@ def read_options(items: Iterable[str], *, option: str) -> dict[str, Any]:
         key, equals, value = item.partition("=")
         if not equals or not key:
             raise ConfigurationError(f"{option} wants KEY=VALUE, not {item!r}")
-        try:
-            options[key] = json.loads(value)
-        except json.JSONDecodeError:
-            options[key] = value
+        options[key] = _json_or_text(value)
     return options
+
+
+def _json_or_text(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
 
 
 def read_min_success(items: Iterable[str], *, option: str) -> dict[str, str]:
@@ -95,7 +103,9 @@ def check_rate(text: str, *, where: str) -> str:
     try:
         rate = float(text)
     except ValueError:
-        raise ConfigurationError(f"{where}: {text!r} is not a number") from None
+        raise ConfigurationError(
+            f"{where}: {text!r} is not a number; give a rate such as 0.9"
+        ) from None
     if not 0 <= rate <= 1:
         raise ConfigurationError(f"{where}: a success rate lies in [0, 1], not {text}")
     return text.strip()

@@ -18,7 +18,7 @@ from pytest_maatml.commands import (
     serve,
     summarize,
 )
-from pytest_maatml.errors import MaatmlError
+from pytest_maatml.errors import MaatmlError, describe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,8 +38,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         status: int = chosen.run(chosen)
     except MaatmlError as error:
-        print(f"pytest-maatml {chosen.command}: {error}", file=sys.stderr)
+        print(f"pytest-maatml {chosen.command}: {_named_here(chosen, error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
+    except SystemExit as left:  # of an environment or a policy: no success of ours
+        print(f"pytest-maatml {chosen.command}: cut short by {describe(left)}", file=sys.stderr)
+        return left.code if isinstance(left.code, int) and left.code else 2
     return status
+
+
+def _named_here(chosen: argparse.Namespace, error: MaatmlError) -> str:
+    """The message; `rollout` has pytest's options under names without the prefix."""
+    text = str(error)
+    return text.replace("--maatml-", "--") if chosen.command == "rollout" else text

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 __all__ = [
     "ConfigurationError",
@@ -15,6 +16,7 @@ __all__ = [
     "PolicyError",
     "RolloutEnvError",
     "describe",
+    "did_you_mean",
 ]
 
 
@@ -71,16 +73,31 @@ class PolicyError(RolloutEnvError):
 _OURS: Final = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
+def did_you_mean(word: object, known: Iterable[str]) -> str:
+    """`; did you mean 'word'?` with the nearest of the known ones, or nothing if none is near."""
+    nearest = difflib.get_close_matches(str(word), list(known), n=1)
+    return f"; did you mean {nearest[0]!r}?" if nearest else ""
+
+
 def describe(error: BaseException) -> str:
-    """`Type: message (file:line)`: the innermost line that is neither ours nor importlib's."""
+    """`Type: message (file:line)`: the innermost line not hidden, nor ours or importlib's."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{type(error).__name__}: {error.msg} ({error.filename}:{error.lineno})"
-    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    text = ": ".join(filter(None, (type(error).__name__, _message(error))))
     place = ""
     traceback = error.__traceback__
     while traceback is not None:
         file = traceback.tb_frame.f_code.co_filename
-        if not file.startswith(("<", _OURS)) and f"{os.sep}importlib{os.sep}" not in file:
+        hidden = traceback.tb_frame.f_locals.get("__tracebackhide__") is True
+        theirs = not file.startswith(("<", _OURS)) and f"{os.sep}importlib{os.sep}" not in file
+        if theirs and not hidden:
             place = f" ({file}:{traceback.tb_lineno})"
         traceback = traceback.tb_next
     return text + place
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # of a class with a fault of its own
+        return "(an error without a readable message)"

@@ -36,6 +36,7 @@ __all__ = [
 ]
 
 MODEL_FILE: Final = "model.yml"
+_ARCHITECTURE: Final = "architecture, as there is no evaluation.predictor"
 _SCORE: Final = "score(observation, candidates) -> one finite number a candidate, higher is better"
 
 
@@ -289,7 +290,7 @@ def _find_predictor(definition: ModelDefinition, name: str) -> Registration:
     try:
         return registry.find("predictor", name)
     except ConfigurationError as error:
-        key = "evaluation.predictor" if definition.evaluation.get("predictor") else "architecture"
+        key = "evaluation.predictor" if definition.evaluation.get("predictor") else _ARCHITECTURE
         raise ConfigurationError(f"{definition.model_file}: {key}: {error}") from None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import importlib
 import importlib.util
@@ -13,7 +12,7 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
-from pytest_maatml.errors import ConfigurationError, describe
+from pytest_maatml.errors import ConfigurationError, describe, did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 __all__ = [
+    "WITHOUT_A_NAME",
     "Registration",
     "find",
     "find_environment",
@@ -74,6 +74,8 @@ _registered: Final[dict[Kind, dict[str, Registration]]] = {
     "format": {},
 }
 _failures: Final[dict[str, str]] = {}
+#: Advice where any reference would do.
+WITHOUT_A_NAME: Final = "One without a name is given as MODULE:ATTR or FILE.py:ATTR."
 _FILE_MODULE: Final = "pytest_maatml_file_"
 # Both prefixes hold a digest of the folder, which tells copies of one plugin apart.
 _FOLDER_PREFIX: Final = re.compile(
@@ -156,15 +158,16 @@ def find_format(name: str) -> Any:
     return find("format", name).target
 
 
-def find(kind: Kind, name: str) -> Registration:
+def find(kind: Kind, name: str, *, advice: str | None = None) -> Registration:
     """What has that name here, else among the built-ins, else in an installed maatml.
 
     Raises ConfigurationError where none has it, with the names that there are and the plugins
-    that failed to import.
+    that failed to import, and with the advice, which is to register it if nothing else is said.
     """
     found = _look_up(kind, name)
     if found is None:
-        raise ConfigurationError(_unknown(kind, name, f"Register it with @register_{kind}."))
+        advice = advice or f"Register it with @register_{kind}."
+        raise ConfigurationError(_unknown(kind, name, advice))
     return found
 
 
@@ -220,8 +223,7 @@ def record_plugin_failure(source: str, error: str) -> None:
 
 def _unknown(kind: Kind, name: str, advice: str) -> str:
     known = sorted({*_registered[kind], *_BUILT_IN[kind], *_peer_entries(kind)})
-    nearest = difflib.get_close_matches(name, known, n=1)
-    question = f"; did you mean {nearest[0]!r}?" if nearest else "."
+    question = did_you_mean(name, known) or "."
     lines = [f"unknown {kind} {name!r}{question} Known: {', '.join(known) or '(none)'}. {advice}"]
     if failures := plugin_failures():
         lines.append("Plugins that failed to import, one of which may register it:")
@@ -253,8 +255,7 @@ def resolve_reference(text: str, *, kind: Kind, base: Path) -> object:
 def _named(text: str, kind: Kind) -> object:
     found = _look_up(kind, text)
     if found is None:
-        advice = "One without a name is given as MODULE:ATTR or FILE.py:ATTR."
-        raise ConfigurationError(_unknown(kind, text, advice))
+        raise ConfigurationError(_unknown(kind, text, WITHOUT_A_NAME))
     return found.target
 
 

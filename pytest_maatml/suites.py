@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_maatml.errors import ModelError
+from pytest_maatml.errors import ModelError, did_you_mean
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,6 +38,8 @@ class SuiteDefinition:
     options: Mapping[str, Any] = field(default_factory=dict)
     #: The gate of each family; that of `default` holds for the families without their own.
     min_success: Mapping[str, float | str] = field(default_factory=dict)
+    #: What its folder below the run's is called; None for the one suite that needs no name.
+    folder: str | None = None
     #: The line in model.yml where it begins.
     line: int
     #: What else was given of the settings that an option sets otherwise.
@@ -64,7 +66,13 @@ def suites(definition: ModelDefinition) -> tuple[SuiteDefinition, ...]:
     lines = definition.suite_lines or (1,) * len(entries)
     found = tuple(map(partial(_suite, definition.model_file), entries, lines))
     _refuse_duplicates(definition.model_file, found)
-    return found
+    alone = sum(suite.name is None for suite in found) == 1
+    return tuple(replace(suite, folder=_folder(suite, alone=alone)) for suite in found)
+
+
+def _folder(suite: SuiteDefinition, *, alone: bool) -> str | None:
+    """Suites without a name would write to one folder: each has one below, as if it had a name."""
+    return suite.name or (None if alone else suite.env or suite.env_command)
 
 
 def _refuse_duplicates(file: Path, found: tuple[SuiteDefinition, ...]) -> None:
@@ -86,8 +94,11 @@ def _suite(file: Path, entry: Any, line: int) -> SuiteDefinition:
     if unknown := [key for key in entry if key not in _SUITE_KEYS]:
         raise ModelError(
             f"{where}a suite has no key {unknown[0]!r}; known keys: {', '.join(_SUITE_KEYS)}"
+            f"{did_you_mean(unknown[0], _SUITE_KEYS)}"
         )
     given = {key: value for key, value in entry.items() if value is not None}
+    if "/" in str(given.get("name")) or given.get("name") in (".", ".."):
+        raise ModelError(f"{where}name {given['name']!r} cannot be the name of a folder")
     if ("env" in given) == ("env_command" in given):
         raise ModelError(f"{where}a suite needs one of `env` and `env_command`, and not both")
     return SuiteDefinition(

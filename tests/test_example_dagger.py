@@ -118,6 +118,7 @@ def test_success_rises_where_offline_accuracy_was_high_already(folder: Path, lea
     assert report.count("cloning  ") == 1 + 1  # its line, and the heading of the families
 
 
+@pytest.mark.slow
 def test_babyai_goes_through_the_same_commands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

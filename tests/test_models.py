@@ -512,6 +512,7 @@ def test_a_model_file_with_suites_is_valid_for_the_peer(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("- {env: a, min_sucess: 1}", r"isolate; did you mean 'min_success'\?"),
         ("- {env: a, familie: x}", r"model\.yml:6: a suite has no key 'familie'; known keys: name"),
         ("- {env: a}\n- {env: b, env_command: c}", r"model\.yml:7: a suite needs one of `env`"),
         ("- {tasks: {}}", r"model\.yml:6: a suite needs one of `env` and `env_command`"),

@@ -60,7 +60,7 @@ def _spec_of(chosen: argparse.Namespace) -> RolloutSpec:
     from pytest_maatml.harness.spec import CarrierSettings, RolloutSpec
 
     if bool(chosen.env) == bool(chosen.env_command):
-        raise ConfigurationError("give one of --env and --env-command, and not both")
+        raise ConfigurationError("give --env or --env-command, one of the two")
     here = Path.cwd()
     return RolloutSpec(
         env=chosen.env,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +37,7 @@ def _run(chosen: argparse.Namespace) -> int:
     reports: list[GateReport] = []
 
     def judge(summary: Mapping[str, Any]) -> dict[str, Any]:
-        reports[:] = _judge(recorded, chosen.out)
+        reports[:] = _judge(recorded, summary["families"], chosen.out)
         return {report.family: report.as_dict() for report in reports}
 
     summary = merge_runs(chosen.out, chosen.inputs, judge=judge, overwrite=chosen.overwrite)
@@ -49,6 +50,13 @@ def _run(chosen: argparse.Namespace) -> int:
         f"{summary['success']} of {summary['episodes']} episodes verified as success, "
         f"{summary['errors']} errors, in {chosen.out}"
     )
+    if not any(map(_summary_of, chosen.inputs)):
+        print(
+            "pytest-maatml merge: no part has a summary that says what was asked, so no gate was "
+            "judged: merge the folders of runs that ended",
+            file=sys.stderr,
+        )
+        return _UNDECIDED
     return _status(reports, errors=summary["errors"])
 
 
@@ -73,19 +81,24 @@ def _status(reports: Iterable[GateReport], *, errors: int) -> int:
 
 def _recorded_gates(inputs: Iterable[Path]) -> dict[str, dict[str, Any]]:
     """The rule of each gate, as the shards wrote it into their summaries."""
-    from pytest_maatml.records.run_records import SUMMARY_NAME, read_summary
-
     gates: dict[str, dict[str, Any]] = {}
     for path in inputs:
-        folder = path if path.is_dir() else path.parent
-        gates.update(read_summary(folder / SUMMARY_NAME).get("gates", {}))
+        gates.update(_summary_of(path).get("gates", {}))
     return gates
 
 
-def _judge(recorded: Mapping[str, Mapping[str, Any]], out: Path) -> list[GateReport]:
+def _summary_of(path: Path) -> dict[str, Any]:
+    from pytest_maatml.records.run_records import SUMMARY_NAME, read_summary
+
+    return read_summary((path if path.is_dir() else path.parent) / SUMMARY_NAME)
+
+
+def _judge(
+    recorded: Mapping[str, Mapping[str, Any]], families: Iterable[str], out: Path
+) -> list[GateReport]:
     """The gates over the merged rows; alarms of several families weighed together."""
     from pytest_maatml.arguments import OVERALL_GATE
-    from pytest_maatml.gating.family import OverallGate, judge_again
+    from pytest_maatml.gating.family import OverallGate, count_ungated, judge_again
 
     overall = None
     if OVERALL_GATE in recorded:
@@ -97,7 +110,14 @@ def _judge(recorded: Mapping[str, Mapping[str, Any]], out: Path) -> list[GateRep
             errors = _rows(out / "errors.jsonl", family)
             reports.append(judge_again(record, rows, errors, overall=overall))
     reports = adjust(reports)
-    return reports if overall is None else [*reports, overall.finish(reports)]
+    if overall is None:
+        return reports
+    others = [
+        count_ungated(name, _rows(out / "episodes.jsonl", name), _rows(out / "errors.jsonl", name))
+        for name in families
+        if name not in recorded
+    ]
+    return [*reports, overall.finish([*reports, *others])]
 
 
 def _rows(path: Path, family: str) -> Iterator[dict[str, Any]]:

@@ -19,7 +19,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "rollout", help="act with a checkpoint in an environment and keep the episodes"
     )
-    parser.add_argument("model_dir", type=Path, metavar="MODEL_DIR")
+    parser.add_argument("model_dir", type=Path, metavar="MODEL_DIR", help="model folder")
     parser.add_argument("--env", metavar="REF", help="a registered name, MODULE:ATTR, FILE.py:ATTR")
     parser.add_argument("--env-command", metavar="CMD", help="a program that serves over stdio")
     parser.add_argument("--tasks", default="{}", metavar="JSON", help="query, array, or @FILE")
@@ -27,9 +27,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--device", default="auto")
     parser.add_argument("--label", action="store_true", help="record the teacher's valid ids")
     parser.add_argument("--teacher-mix", default="0", metavar="SHARE", help="needs --label")
-    parser.add_argument("--option", action="append", default=[], metavar="K=V")
-    parser.add_argument("--source", metavar="NAME")
-    parser.add_argument("--round", type=int, default=0, metavar="N")
+    parser.add_argument("--option", action="append", default=[], metavar="K=V", help="for resets")
+    parser.add_argument("--source", metavar="NAME", help="dagger with --label, else rollout")
+    parser.add_argument("--round", type=int, default=0, metavar="N", help="of collection")
     parser.add_argument("--seed", type=int, default=0, metavar="N")
     parser.add_argument("--max-decisions", type=int, default=256, metavar="N")
     parser.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS")
@@ -48,7 +48,7 @@ def _spec_of(chosen: argparse.Namespace) -> RolloutSpec:
     from pytest_maatml.schedule import teacher_mix_at
 
     if bool(chosen.env) == bool(chosen.env_command):
-        raise ConfigurationError("give one of --env and --env-command, and not both")
+        raise ConfigurationError("give --env or --env-command, one of the two")
     mix = teacher_mix_at(chosen.teacher_mix, chosen.round, option="--teacher-mix")
     if mix and not chosen.label:
         raise ConfigurationError("--teacher-mix needs --label")

@@ -25,10 +25,23 @@ def _run(chosen: argparse.Namespace) -> int:
     from pytest_maatml.records.episodes import read_episodes
     from pytest_maatml.records.summary import summarize
 
-    files = [path / "episodes.jsonl" if path.is_dir() else path for path in chosen.files]
-    summary = summarize(chain.from_iterable(map(read_episodes, files)))
+    summary = summarize(chain.from_iterable(map(read_episodes, map(_file_of, chosen.files))))
     print(json.dumps(summary, indent=2, sort_keys=True) if chosen.json else _text(summary))
     return 0
+
+
+def _file_of(path: Path) -> Path:
+    from pytest_maatml.records.episodes import RecordError
+
+    if not path.is_dir():
+        return path
+    file = path / "episodes.jsonl"
+    if not file.exists():
+        raise RecordError(
+            f"{path} has no episodes.jsonl; give the folder of one run, such as "
+            "MODEL_DIR/output/episodes/rollout-r0"
+        )
+    return file
 
 
 def _text(summary: Mapping[str, Any]) -> str:

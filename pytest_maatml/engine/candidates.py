@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from pytest_maatml.engine.policy import Choice
     from pytest_maatml.engine.protocol import JSONObject
 
-#: Sets that are remembered, and the longest encoding that is: together at most some 16 MB.
-_REMEMBERED: Final = 4096
+#: Sets that are remembered, each with some choices, and the longest encoding that is.
+_REMEMBERED: Final = 1024
 _LONGEST: Final = 4096
 
 

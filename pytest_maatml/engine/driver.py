@@ -44,6 +44,12 @@ def greet(carrier: Carrier, *, label: bool = False) -> Hello:
         raise RolloutEnvError(
             f"hello must give a name, not {shown(hello.name)}", op="hello", kind="protocol"
         )
+    if not isinstance(hello.capabilities, tuple | list | set | frozenset):
+        raise RolloutEnvError(
+            f"hello must give the capabilities as a list, not {shown(hello.capabilities)}",
+            op="hello",
+            kind="protocol",
+        )
     if label and "label" not in hello.capabilities:
         raise RolloutEnvError(
             f"environment {hello.name!r} cannot label states: its hello names the capabilities "

@@ -186,7 +186,7 @@ def _text(value: str, path: str) -> str:
         value.encode("utf-8")
     except UnicodeEncodeError as error:
         raise _refusal(path, f"holds a lone surrogate at character {error.start}") from None
-    return str(value)
+    return str.__str__(value)  # an enum of text has another str()
 
 
 def _key(key: Any, path: str) -> str:

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 #: Choices that are remembered with one set of candidates.
-_REMEMBERED: Final = 256
+_REMEMBERED: Final = 64
+#: What can be walked through, but gives keys, or no order: its numbers would be taken for scores.
+_NO_ROW: Final = (dict, set, frozenset)
 
 
 @runtime_checkable
@@ -74,6 +76,8 @@ def choose(candidates: CandidateSet, scores: Any) -> Choice:
     over and over, so choices are remembered with the set: by floats, to which other numbers of the
     same value are equal.
     """
+    if isinstance(scores, _NO_ROW):
+        raise _not_a_row(scores, "what it holds has no place beside a candidate")
     try:
         key = tuple(scores)
         return candidates.choices.get(key) or _choose_anew(candidates, key)
@@ -83,15 +87,25 @@ def choose(candidates: CandidateSet, scores: Any) -> Choice:
 
 def _choose_anew(candidates: CandidateSet, scores: Any) -> Choice:
     try:
-        values = tuple(map(float, scores))
+        values = tuple(map(_number, scores))
     except (TypeError, ValueError, OverflowError) as error:
-        raise PolicyError(
-            f"score must return one number a candidate, not {shown(scores)} ({error})"
-        ) from None
+        raise _not_a_row(scores, error) from None
+    if any(isinstance(score, str | bytes) for score in scores):
+        raise _not_a_row(scores, "text is no number")
     choice = _choose(candidates, values)
     if len(candidates.choices) < _REMEMBERED:
         candidates.choices[values] = choice
     return choice
+
+
+def _not_a_row(scores: Any, reason: object) -> PolicyError:
+    return PolicyError(f"score must return one number a candidate, not {shown(scores)} ({reason})")
+
+
+def _number(score: Any) -> float:
+    if isinstance(score, str | bytes):  # which float() would read
+        raise TypeError(f"{type(score).__name__} is not a number")
+    return float(score)
 
 
 def _choose(candidates: CandidateSet, values: Sequence[float]) -> Choice:

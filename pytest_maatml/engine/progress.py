@@ -10,6 +10,7 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
+from contextlib import suppress
 from typing import Final
 
 #: The environment variable that names the file.
@@ -30,7 +31,7 @@ class Progress:
 
     def close(self) -> None:
         os.close(self._fd)
-        if os.path.exists(self.path):
+        with suppress(FileNotFoundError):  # the server removes it once it has it open
             os.unlink(self.path)
 
 

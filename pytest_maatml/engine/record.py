@@ -29,15 +29,6 @@ class RolloutPlan:
     task_family: str
 
 
-class DecisionFacts(NamedTuple):
-    """The part of a decision that counts, without what the policy saw."""
-
-    chosen: str
-    actor: str
-    policy_choice: str
-    teacher_valid: list[str] | None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Episode:
     """An episode that ran to a verdict; `line` is its record, JSON without a newline."""

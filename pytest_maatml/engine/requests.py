@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_maatml.engine.protocol import Hello, JSONObject
-    from pytest_maatml.errors import RolloutEnvError
 
 
 #: Episodes in flight where it is worth having many: over a pipe, or with a batched policy.
@@ -106,11 +105,3 @@ class Carrier(Protocol):
     def shutdown(self) -> None:
         """Let go of what the carrier holds. Twice is harmless."""
         ...
-
-
-def is_fault(answer: Any) -> bool:
-    """Whether an answer says that the request failed."""
-    return isinstance(answer, Exception)
-
-
-Fault: TypeAlias = "RolloutEnvError | Restarted"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
+from pytest_maatml.engine.candidates import identifier
 from pytest_maatml.engine.encoding import decode, encode
 from pytest_maatml.engine.progress import counter
 from pytest_maatml.errors import MaatmlError, describe
@@ -186,12 +187,14 @@ class Responder:
 
     def _reset(self, request: JSONObject) -> bytes:
         observation = self._environment.reset(
-            _episode(request), dict(request.get("task") or {}), dict(request.get("options") or {})
+            _text(request, "episode"),
+            dict(request.get("task") or {}),
+            dict(request.get("options") or {}),
         )
         return _reply("reset", observation=observation)
 
     def _candidates(self, request: JSONObject) -> bytes:
-        candidates = self._environment.candidates(_episode(request))
+        candidates = self._environment.candidates(_text(request, "episode"))
         encoded = encode(candidates, "candidates", op="candidates")
         if encoded not in self._known_candidates:
             encoded = encode(candidates, "candidates", op="candidates", strict=True)
@@ -201,12 +204,12 @@ class Responder:
         return b'{"ok":true,"candidates":%b}' % encoded
 
     def _label(self, request: JSONObject) -> bytes:
-        labels = self._environment.label(_episode(request))
+        labels = self._environment.label(_text(request, "episode"))
         valid = None if labels.valid_ids is None else list(labels.valid_ids)
         return _reply("label", valid_ids=valid, reason=labels.reason)
 
     def _step(self, request: JSONObject) -> bytes:
-        result = self._environment.step(_episode(request), str(request.get("id") or ""))
+        result = self._environment.step(_text(request, "episode"), _text(request, "id"))
         observation = encode(result.observation, "observation", op="step", strict=True)
         return b'{"ok":true,"observation":%b,"applied":%b,"terminal":%b,"reward":%b}' % (
             observation,
@@ -216,7 +219,7 @@ class Responder:
         )
 
     def _verify(self, request: JSONObject) -> bytes:
-        verdict = self._environment.verify(_episode(request))
+        verdict = self._environment.verify(_text(request, "episode"))
         return _reply(
             "verify",
             success=verdict.success,
@@ -226,12 +229,13 @@ class Responder:
         )
 
     def _close(self, request: JSONObject) -> bytes:
-        self._environment.close(_episode(request))
+        self._environment.close(_text(request, "episode"))
         return _OK
 
 
-def _episode(request: JSONObject) -> str:
-    return str(request.get("episode") or "")
+def _text(request: JSONObject, name: str) -> str:
+    """An id out of a request; numbers are taken as their text."""
+    return identifier(request.get(name)) or ""
 
 
 _SCALARS: Final = {None: b"null", True: b"true", False: b"false"}

@@ -104,7 +104,13 @@ class _Spread:
         return list(islice(self._plans, self._size))
 
     def _submit(self, executor: Executor, batch: list[RolloutPlan]) -> None:
-        self._busy[executor.submit(self._job, batch)] = (executor, batch, time.perf_counter())
+        try:
+            future = executor.submit(self._job, batch)
+        except BrokenExecutor:  # it died while it had nothing to do, which costs no episode
+            self._dismiss(executor)
+            executor = self._make()
+            future = executor.submit(self._job, batch)
+        self._busy[future] = (executor, batch, time.perf_counter())
 
     def _go_on(self, executor: Executor) -> None:
         batch = self._next_batch()

@@ -41,7 +41,7 @@ _ENDINGS: Final[tuple[HowItEnded, ...]] = (
 )
 _CODES: Final[dict[HowItEnded, int]] = {how: code for code, how in enumerate(_ENDINGS) if code}
 
-__all__ = ["FamilyGate", "GatePolicy", "GateReport", "OverallGate", "judge_again"]
+__all__ = ["FamilyGate", "GatePolicy", "GateReport", "OverallGate", "count_ungated", "judge_again"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,8 +312,7 @@ def judge_again(
     ConfigurationError where episodes are missing that no stopping left out.
     """
     recorded = GateReport.from_dict(record)
-    ended = [(_plan_of(row), _how_recorded(row["outcome"])) for row in rows]
-    ended += [(_plan_of(row), "error") for row in errors]
+    ended = _endings(rows, errors)
     if len(ended) == recorded.stopped_at:
         return recorded
     if len(ended) != recorded.planned:
@@ -332,6 +331,26 @@ def judge_again(
         overall=overall,
         alarms=recorded.alarms,
     )
+    return _finished(gate, ended)
+
+
+def count_ungated(
+    family: str, rows: Iterable[Mapping[str, Any]], errors: Iterable[Mapping[str, Any]] = ()
+) -> GateReport:
+    """The counts of a family of which nothing is asked by itself, for the gate over all."""
+    ended = _endings(rows, errors)
+    gate = FamilyGate.plan(GatePolicy(), family, [plan for plan, _ in ended], seed=0)
+    return _finished(gate, ended)
+
+
+def _endings(
+    rows: Iterable[Mapping[str, Any]], errors: Iterable[Mapping[str, Any]]
+) -> list[tuple[RolloutPlan, HowItEnded]]:
+    ended = [(_plan_of(row), _how_recorded(row["outcome"])) for row in rows]
+    return ended + [(_plan_of(row), "error") for row in errors]
+
+
+def _finished(gate: FamilyGate, ended: Iterable[tuple[RolloutPlan, HowItEnded]]) -> GateReport:
     for plan, how in ended:
         gate.note(plan.index, how)
     return gate.finish()

@@ -12,8 +12,9 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING
 
+from pytest_maatml.engine.guard import signal_group
 from pytest_maatml.engine.workers import spread
-from pytest_maatml.errors import ConfigurationError
+from pytest_maatml.errors import ConfigurationError, MaatmlError, describe
 from pytest_maatml.harness.isolation import import_for, importable_module
 
 if TYPE_CHECKING:
@@ -69,7 +70,9 @@ def _dismiss(executor: Executor) -> None:
     processes = list((executor._processes or {}).values())
     executor.shutdown(wait=False, cancel_futures=True)
     for process in processes:
-        process.terminate()
+        # With what the environment's code has forked there, unless it has no group of its own yet.
+        if process.pid is None or not signal_group(process.pid, signal.SIGTERM):
+            process.terminate()
 
 
 def _begin() -> None:
@@ -77,6 +80,7 @@ def _begin() -> None:
 
 
 def _initialise(spec: RolloutSpec, module: str | None, path: list[str]) -> None:
+    os.setpgid(0, 0)
     # An interrupt is the parent's to handle, and it ends us.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: _leave(0))
@@ -103,9 +107,18 @@ def _follow_parent() -> None:
 def _leave(status: int) -> None:
     if _stage is not None:
         _stage.carrier.shutdown()
+    signal_group(os.getpid(), signal.SIGKILL)  # ourselves, and what was forked here
     os._exit(status)
 
 
 def _run(plans: list[RolloutPlan]) -> list[Episode | EpisodeError]:
     assert _stage is not None
-    return list(_stage.run(plans))
+    try:
+        return list(_stage.run(plans))
+    except (Exception, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # which may be of a class that cannot be sent
+        raise MaatmlError(
+            f"in a worker process the policy or the environment raised {describe(error)}: that "
+            f"ends the run and decides nothing; raise an ordinary exception in its place"
+        ) from None

@@ -84,12 +84,13 @@ def make_environment(target: Any, reference: str) -> Environment:
     if missing:
         raise ConfigurationError(
             f"environment {reference!r} ({type(target).__qualname__}) lacks the methods "
-            f"{', '.join(missing)} of maatml.rollout_env/1"
+            f"{', '.join(missing)} of maatml.rollout_env/1{_NO_TEACHER * ('label' in missing)}"
         )
     made: Environment = target
     return made
 
 
+_NO_TEACHER = "; without a teacher, label returns Labels(None, reason='no_teacher')"
 _METHODS = ("hello", "tasks", "reset", "candidates", "label", "step", "verify", "close")
 
 

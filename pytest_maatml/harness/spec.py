@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     from pytest_maatml.models import ModelDefinition
 
 
+def check_least(name: str, value: float, least: int) -> None:
+    """Raise ConfigurationError for a number below `least`, or none at all."""
+    if not value >= least:
+        raise ConfigurationError(f"{name} must be at least {least}, not {value}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CarrierSettings:
     """How the environment is reached."""
@@ -33,6 +39,11 @@ class CarrierSettings:
     restarts: int = 3
     #: Serve an environment of this process's from a child of its own.
     isolate: bool = False
+
+    def __post_init__(self) -> None:
+        check_least("timeout", self.timeout, 0)
+        check_least("env-processes", self.processes, 1)
+        check_least("env-restarts", self.restarts, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +129,9 @@ class RolloutSpec:
     line: int = 1
 
     def __post_init__(self) -> None:
+        check_least("round", self.round, 0)
+        check_least("max-decisions", self.max_decisions, 1)
+        check_least("workers", self.workers, 1)
         if self.gates.asks and self.teacher_mix > 0:
             raise ConfigurationError(
                 "a gate and a teacher mix above 0 exclude one another: success under a teacher's "

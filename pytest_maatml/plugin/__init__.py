@@ -59,13 +59,14 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "rollout" not in metafunc.fixturenames:
-        return
     if metafunc.definition.get_closest_marker("maatml") is None:
         return
-    from pytest_maatml.plugin.functions import parametrize
+    from pytest_maatml.plugin.functions import parametrize, refuse_idle
 
-    parametrize(metafunc)
+    if "rollout" in metafunc.fixturenames:
+        parametrize(metafunc)
+    else:
+        refuse_idle(metafunc.definition)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from pytest_maatml import registry
 from pytest_maatml.arguments import OVERALL_GATE
 from pytest_maatml.errors import ConfigurationError, MaatmlError
 from pytest_maatml.models import check_predictor, load_plugins, read_model
+from pytest_maatml.plugin.containment import contained
 from pytest_maatml.plugin.items import FamilyItem, OverallItem, item_name
 from pytest_maatml.plugin.session import session_of
 from pytest_maatml.suites import suites
@@ -40,8 +41,18 @@ class RolloutFile(_Quiet, pytest.File):
         raise NotImplementedError
 
     def collect(self) -> Iterator[SuiteCollector]:
-        for spec in self.specs():
-            yield SuiteCollector.from_parent(self, name=self._suite_name(spec), spec=spec)
+        taken = set()
+        with contained():
+            specs = self.specs()
+        for spec in specs:
+            name = self._suite_name(spec)
+            if name in taken:
+                raise ConfigurationError(
+                    f"{self.path}:{spec.line}: another suite is called {name!r} in the ids of its "
+                    f"items already; give each a `name` of its own"
+                )
+            taken.add(name)
+            yield SuiteCollector.from_parent(self, name=name, spec=spec)
 
     def _suite_name(self, spec: RolloutSpec) -> str:
         if spec.name is not None:
@@ -92,7 +103,7 @@ class SuiteCollector(_Quiet):
         for family in rig.families:
             name = item_name(family)
             yield FamilyItem.from_parent(self, name=name, spec=self.spec, family=family)
-        if rig.overall is not None and self.spec.selection.is_sample:
+        if rig.overall is not None and not self.spec.selection.tasks:
             yield OverallItem.from_parent(self, name=OVERALL_GATE, spec=self.spec)
 
 
@@ -135,7 +146,8 @@ def policy_path(reference: str, config: pytest.Config) -> Path:
 def _registering_file(name: str, config: pytest.Config) -> Path:
     """The file that registers the policy, or that may supply it through our hook."""
     try:
-        file, _, _ = registry.find("predictor", name).file.rpartition(":")
+        found = registry.find("predictor", name, advice=registry.WITHOUT_A_NAME)
+        file, _, _ = found.file.rpartition(":")
     except ConfigurationError:
         suppliers = config.hook.pytest_maatml_policy.get_hookimpls()
         if not suppliers:

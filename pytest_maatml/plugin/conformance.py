@@ -21,6 +21,7 @@ from pytest_maatml.conformance.rules import rules_for
 from pytest_maatml.conformance.subject import subject_of
 from pytest_maatml.errors import ConfigurationError, MaatmlError
 from pytest_maatml.models import load_plugins, read_model
+from pytest_maatml.plugin.containment import contained
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -38,9 +39,10 @@ def activate(config: pytest.Config, settings: Settings) -> None:
             "--maatml-env-command"
         )
     try:
-        if settings.model is not None:  # its plugins may register the environment
-            load_plugins(read_model(settings.model))
-        collection = ConformanceCollection(config, settings)
+        with contained():
+            if settings.model is not None:  # its plugins may register the environment
+                load_plugins(read_model(settings.model))
+            collection = ConformanceCollection(config, settings)
     except MaatmlError as error:
         raise pytest.UsageError(f"maatml: {error}") from None
     config.pluginmanager.register(collection, "maatml-conformance")
@@ -136,7 +138,8 @@ class RuleItem(pytest.Item):
 
     def runtest(self) -> None:
         subject = self.parent.subject
-        finding = check_rule(self.rule, subject, rules_for(over_stdio=subject.over_stdio))
+        with contained():
+            finding = check_rule(self.rule, subject, rules_for(over_stdio=subject.over_stdio))
         for text in finding.warnings:
             warnings.warn(pytest.PytestWarning(f"maatml: {self.rule.name}: {text}"), stacklevel=2)
         if finding.notes:

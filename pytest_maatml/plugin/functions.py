@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from pytest_maatml.arguments import check_gates, check_rate, check_tasks
-from pytest_maatml.errors import ConfigurationError, MaatmlError
+from pytest_maatml.engine.encoding import encode
+from pytest_maatml.errors import ConfigurationError, MaatmlError, did_you_mean
 from pytest_maatml.models import load_plugins, read_model
+from pytest_maatml.plugin.containment import contained
 from pytest_maatml.plugin.items import item_name
 from pytest_maatml.plugin.session import MaatmlWarning, session_of
+from pytest_maatml.plugin.settings import read_concurrency
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,14 +25,15 @@ if TYPE_CHECKING:
     from pytest_maatml.plugin.settings import Settings
     from pytest_maatml.records.folder import RunFolder
 
-#: Keywords of the marker that go into the settings as they are.
-_PLAIN: Final = (
-    "env", "env_command", "policy", "checkpoint", "device", "label", "source", "round", "seed",
-    "max_decisions", "timeout", "concurrency", "env_processes", "env_restarts", "isolate",
-    "workers", "gate", "alpha", "stop", "max_errors",
-)  # fmt: skip
+#: Keywords of the marker that go into the settings as they are, and what they must be.
+_PLAIN: Final[dict[str, type]] = {
+    "env": object, "env_command": str, "policy": object, "checkpoint": str, "device": str,
+    "label": bool, "source": str, "round": int, "seed": int, "max_decisions": int,
+    "timeout": float, "env_processes": int, "env_restarts": int, "isolate": bool, "workers": int,
+    "gate": str, "alpha": float, "stop": str, "max_errors": int, "options": dict,
+}  # fmt: skip
 KEYWORDS: Final = (
-    "model", "tasks", "options", "teacher_mix", "min_success", "baseline", "margin", *_PLAIN,
+    "model", "tasks", "teacher_mix", "min_success", "baseline", "margin", "concurrency", *_PLAIN,
 )  # fmt: skip
 #: Options of collections and checks that a test with assertions of its own does not follow.
 _NOT_FOR_TESTS: Final[dict[str, Any]] = {
@@ -100,7 +104,8 @@ class Rollout:
 def parametrize(metafunc: pytest.Metafunc) -> None:
     """One item a family for a marked test function that asks for `rollout`."""
     try:
-        spec = _spec_of(metafunc.definition)
+        with contained():
+            spec = _spec_of(metafunc.definition)
         families = list(session_of(metafunc.config).rig(spec).families)
     except MaatmlError as error:
         raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: {error}") from None
@@ -110,6 +115,15 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
         ids=[item_name(family) for family in families],
         indirect=True,
     )
+
+
+def refuse_idle(definition: Any) -> None:
+    """Refuse a function marked for a rollout that asks for none: it would pass without a run."""
+    if any(mark.name == "maatml" and mark.kwargs for mark in definition.own_markers):
+        raise pytest.Collector.CollectError(
+            f"{definition.nodeid}: it is marked maatml but does not take the fixture `rollout`, so "
+            f"no episode would run; write `def {definition.name}(rollout)`, or take the marker away"
+        )
 
 
 def run(request: pytest.FixtureRequest) -> Rollout:
@@ -160,6 +174,7 @@ def _keywords(definition: Any) -> dict[str, Any]:
             if key not in KEYWORDS:
                 raise ConfigurationError(
                     f"the marker maatml has no keyword {key!r}; known: {', '.join(KEYWORDS)}"
+                    f"{did_you_mean(key, KEYWORDS)}"
                 )
             if _RIVALS.get(key) not in given:
                 given.setdefault(key, value)
@@ -171,14 +186,14 @@ def _settings(
 ) -> tuple[Settings, Any]:
     """The settings of the session with what the markers say in their place."""
     changes: dict[str, Any] = dict(_NOT_FOR_TESTS)
-    changes |= {key: given[key] for key in _PLAIN if key in given}
+    changes |= {key: _plain(key, given[key]) for key in _PLAIN if key in given}
+    if "concurrency" in given:
+        changes["concurrency"] = read_concurrency(given["concurrency"])
     for key, rival in _RIVALS.items():
         if key in given:
             changes[rival] = None
     if "tasks" in given:
         changes["tasks"] = check_tasks(given["tasks"], where="the marker's tasks")
-    if "options" in given:
-        changes["options"] = given["options"]
     for key in ("teacher_mix", "margin"):
         if key in given:
             changes[key] = str(given[key])
@@ -192,6 +207,17 @@ def _settings(
         model = read_model(folder)
         load_plugins(model)
     return replace(settings, **changes), model
+
+
+def _plain(key: str, value: Any) -> Any:
+    kind = _PLAIN[key]
+    accepted = (int, float) if kind is float else kind
+    mistaken = isinstance(value, bool) and kind in (int, float)
+    if value is not None and (mistaken or not isinstance(value, accepted)):
+        raise ConfigurationError(f"the marker's {key} must be {kind.__name__}, not {value!r}")
+    if kind is dict:
+        encode(value, f"the marker's {key}", strict=True)
+    return value
 
 
 def _rates(given: Mapping[str, Any]) -> Mapping[str, str]:

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 def pytest_maatml_environment(name: str, config: pytest.Config) -> Any:
     """Supply the environment called `name`: an environment, or what makes one; None passes.
 
-    Called when an environment is needed, during collection, before the registry is asked.
+    Called when an environment is needed, during collection, before the registry is asked. The
+    processes of `--maatml-workers` have no hooks: with them, what this supplies is refused.
     """
 
 
@@ -22,8 +23,9 @@ def pytest_maatml_environment(name: str, config: pytest.Config) -> Any:
 def pytest_maatml_policy(name: str, config: pytest.Config) -> Any:
     """Supply the policy that `--maatml-policy=NAME` or a marker asks for; None passes.
 
-    Called when the policy is first needed, in each process that runs episodes: an object with
-    `score`, or what makes one.
+    Called when the policy is first needed, in each pytest process that runs episodes: an object
+    with `score`, or what makes one. The processes of `--maatml-workers` have no hooks: with them,
+    what this supplies is refused.
     """
 
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from pytest_maatml.engine.record import Episode
-from pytest_maatml.errors import MaatmlError
+from pytest_maatml.errors import ConfigurationError, MaatmlError
 from pytest_maatml.harness.results import FamilyResult, run_family
 from pytest_maatml.harness.rig import Rig, open_environment
 from pytest_maatml.plugin import options
+from pytest_maatml.plugin.containment import contained
 from pytest_maatml.plugin.distributed import Party
 from pytest_maatml.plugin.progress import Progress
 from pytest_maatml.plugin.reports import properties_of
@@ -81,6 +82,26 @@ def _check_policy(reference: str, config: pytest.Config) -> None:
         raise pytest.UsageError(f"maatml: {error}") from None
 
 
+def _refuse_another(rig: Rig, folder: RunFolder) -> None:
+    """Raise ConfigurationError if the folder is that of another rollout of this session."""
+    if folder.plans is rig.plans:
+        return
+    if differences := folder.identity.differences(rig.identity):
+        raise ConfigurationError(
+            f"another rollout of this session writes to {folder.path} ({'; '.join(differences)}): "
+            f"give each suite a `name`, or run them apart with --maatml-out"
+        )
+
+
+def _refuse_workers(spec: RolloutSpec, what: str, hook: str) -> None:
+    """Raise ConfigurationError where other processes would look the name up without our hooks."""
+    if spec.workers > 1:
+        raise ConfigurationError(
+            f"--maatml-workers: the {what} comes from the hook {hook}, which other processes do "
+            f"not have; name it as MODULE:ATTR, or leave out --maatml-workers"
+        )
+
+
 def session_of(config: pytest.Config) -> MaatmlSession:
     """The session, started now if a suite is the first to ask for it."""
     session = config.stash.get(_SESSION, None)
@@ -100,6 +121,7 @@ class MaatmlSession:
         self._folders: dict[Path, RunFolder] = {}
         self._warnings: list[str] = []
 
+    @contained()
     def rig(self, spec: RolloutSpec) -> Rig:
         """The rig of `spec`, made once. Raises MaatmlError."""
         rig = self._rigs.get(id(spec))
@@ -115,8 +137,9 @@ class MaatmlSession:
         """One environment a session for all suites that ask for the same."""
         named = spec.env if isinstance(spec.env, str) else id(spec.env)
         key = (named, spec.env_command, spec.base, spec.carrier)
+        supplied = self._supplied(spec)
         if key not in self._carriers:
-            self._carriers[key] = open_environment(self._supplied(spec), warn=self._warnings.append)
+            self._carriers[key] = open_environment(supplied, warn=self._warnings.append)
         return self._carriers[key]
 
     def _supplied(self, spec: RolloutSpec) -> RolloutSpec:
@@ -124,17 +147,22 @@ class MaatmlSession:
         if not isinstance(spec.env, str):
             return spec
         supplied = self.config.hook.pytest_maatml_environment(name=spec.env, config=self.config)
-        return spec if supplied is None else replace(spec, env=supplied)
+        if supplied is None:
+            return spec
+        _refuse_workers(spec, f"environment {spec.env!r}", "pytest_maatml_environment")
+        return replace(spec, env=supplied)
 
     def prepare(self, spec: RolloutSpec) -> None:
         """Load the policy and open the folder. Raises MaatmlError where either fails."""
         rig = self.rig(spec)
         if spec.out in self._folders:
+            _refuse_another(rig, self._folders[spec.out])
             return
         if isinstance(spec.policy, str):
             hook = self.config.hook.pytest_maatml_policy
             supplied = hook(name=spec.policy, config=self.config)
             if supplied is not None:
+                _refuse_workers(spec, f"policy {spec.policy!r}", "pytest_maatml_policy")
                 rig.stage.supply(supplied)
         self._folders[spec.out] = RunFolder.open(
             spec.out,
@@ -145,6 +173,7 @@ class MaatmlSession:
             party=self.party.name,
         )
 
+    @contained()
     def run(self, item: pytest.Item, spec: RolloutSpec, family: str, *, suite: str) -> FamilyResult:
         """Run one family and leave its result with the item.
 
@@ -189,7 +218,7 @@ class MaatmlSession:
         assert rig.overall is not None
         reports = self.party.reports(spec.out, rig.families)
         item.stash[SPEC] = spec
-        item.stash[OVERALL] = rig.overall.finish(reports.values())
+        item.stash[OVERALL] = rig.overall.finish(reports.values(), judged=spec.selection.is_sample)
         return item.stash[OVERALL]
 
     def _watch(self, progress: Progress) -> Callable[[FamilyTally, Episode | EpisodeError], None]:

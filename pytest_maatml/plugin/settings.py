@@ -17,7 +17,8 @@ from pytest_maatml.arguments import (
 )
 from pytest_maatml.errors import ConfigurationError
 from pytest_maatml.gating.policy import GatePolicy
-from pytest_maatml.harness.spec import CarrierSettings, RolloutSpec, Selection
+from pytest_maatml.harness.spec import CarrierSettings, RolloutSpec, Selection, check_least
+from pytest_maatml.plugin.items import item_name
 from pytest_maatml.plugin.options import given, relative_to
 from pytest_maatml.schedule import teacher_mix_at
 
@@ -116,7 +117,7 @@ class Settings:
             max_errors=given(config, "max_errors"),
             explain=bool(given(config, "explain")),
             timeout=given(config, "timeout"),
-            concurrency=_read_concurrency(given(config, "concurrency")),
+            concurrency=read_concurrency(given(config, "concurrency")),
             env_processes=given(config, "env_processes"),
             env_restarts=given(config, "env_restarts"),
             isolate=given(config, "isolate"),
@@ -166,8 +167,8 @@ class Settings:
             ("env-processes", self.env_processes, 1),
             ("env-restarts", self.env_restarts, 0),
         ):
-            if value is not None and not value >= least:
-                raise ConfigurationError(f"--maatml-{name} must be at least {least}, not {value}")
+            if value is not None:
+                check_least(f"--maatml-{name}", value, least)
         self._check_gates()
 
     def _check_gates(self) -> None:
@@ -228,11 +229,11 @@ class Settings:
             round=round_,
             seed=rest.first(self.seed, "seed", int, 0),
             max_decisions=rest.first(self.max_decisions, "max_decisions", int, 256),
-            out=self._out(model, rest.name, f"{source}-r{round_}"),
+            out=self._out(model, rest.folder, f"{source}-r{round_}"),
             gates=self._gate_policy(rest, label=label),
             carrier=self._carrier(rest),
             selection=self.selection,
-            workers=self.workers or 1,
+            workers=1 if self.workers is None else self.workers,
             resume=self.resume,
             overwrite=self.overwrite,
             line=suite.line if suite is not None else 1,
@@ -245,7 +246,7 @@ class Settings:
     def _carrier(self, rest: _Suite) -> CarrierSettings:
         concurrency = self.concurrency
         if concurrency is None:
-            concurrency = _read_concurrency(rest.extra.get("concurrency"))
+            concurrency = read_concurrency(rest.extra.get("concurrency"))
         return CarrierSettings(
             timeout=rest.first(self.timeout, "timeout", float, 60.0),
             concurrency=concurrency,
@@ -276,13 +277,13 @@ class Settings:
             return self.gates
         return rest.gates() or ({} if label or compared else {"default": "1"})
 
-    def _out(self, model: ModelDefinition | None, name: str | None, leaf: str) -> Path:
+    def _out(self, model: ModelDefinition | None, below: str | None, leaf: str) -> Path:
         if self.out is not None:
             folder = self.out
         else:
             home = model.model_dir if model is not None else self.started_in
             folder = home / "output" / "episodes" / leaf
-        return folder / name if name is not None else folder
+        return folder / item_name(below) if below is not None else folder
 
 
 class _Suite:
@@ -290,7 +291,8 @@ class _Suite:
 
     def __init__(self, model: ModelDefinition | None, suite: SuiteDefinition | None) -> None:
         self._suite = suite
-        self.name = suite.name if suite is not None else None
+        #: Where its episodes go, below the run's folder.
+        self.folder = suite.folder if suite is not None else None
         self.base = model.model_dir if model is not None else Path()
         self.extra: Mapping[str, Any] = suite.extra if suite is not None else {}
         file = model.model_file if model is not None else "suite"
@@ -338,7 +340,8 @@ def _check_model(model: Path) -> None:
         raise ConfigurationError(f"--maatml-model: there is no model.yml in {model}")
 
 
-def _read_concurrency(value: Any) -> int | None:
+def read_concurrency(value: Any) -> int | None:
+    """The episodes in flight, None for auto. Raises ConfigurationError for anything else."""
     if value in (None, "", "auto"):
         return None
     if isinstance(value, str) and value.isdecimal():

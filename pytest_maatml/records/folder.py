@@ -87,10 +87,6 @@ class RunFolder:
     def __exit__(self, *exc: object) -> None:
         self.release()
 
-    @property
-    def episodes_file(self) -> Path:
-        return self.path / EPISODES_NAME
-
     def done(self) -> Mapping[int, Episode]:
         """The whole episodes that were here when a resumed run began, by index; else none.
 
@@ -161,8 +157,8 @@ class RunFolder:
         if labelled and not overwrite:
             raise FolderError(
                 f"{self.path} holds a labelled collection of another run "
-                f"({labelled[0].differences}); write elsewhere with --maatml-out, or let it be "
-                "replaced with --maatml-overwrite"
+                f"({labelled[0].differences}); write elsewhere with --maatml-round or "
+                "--maatml-out, or let it be replaced with --maatml-overwrite"
             )
         for name in (EPISODES_NAME, ERRORS_NAME, SUMMARY_NAME):
             sweep_drafts(self.path / name)

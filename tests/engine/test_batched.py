@@ -90,6 +90,48 @@ def test_an_environment_that_changes_what_it_handed_out_changes_no_record(concur
         assert [d["candidates"][1]["n"] for d in decisions] == [0, 1, 2, 3]
 
 
+class Shares(Scripted):
+    """Hands out one observation and one list of candidates for all episodes."""
+
+    def __init__(self) -> None:
+        super().__init__(length=3)
+        self.shared: dict[str, Any] = {}
+        self.listed: list[dict[str, Any]] = [{}, {}]
+
+    def reset(self, episode: str, task: dict[str, Any], options: dict[str, Any]) -> Any:
+        self.steps[episode] = 0
+        self.shared.update(who=episode, at=0)
+        return self.shared
+
+    def candidates(self, episode: str) -> Any:
+        for place, candidate in enumerate(self.listed):
+            candidate["id"] = f"{episode}-{place}"
+        return self.listed
+
+    def step(self, episode: str, candidate_id: str) -> Any:
+        self.steps[episode] += 1
+        self.shared.update(who=episode, at=self.steps[episode])
+        terminal = "success" if self.steps[episode] == 3 else None
+        return StepResult(self.shared, True, terminal)
+
+
+class Echo:
+    """Scores by what it sees, so that its log-probabilities tell which episode that was."""
+
+    def score(self, observation: dict[str, Any], candidates: Any) -> list[float]:
+        return [float(observation["who"][-1]) + observation["at"], 0.0]
+
+    def score_batch(self, observations: list[Any], candidates: list[Any]) -> list[list[float]]:
+        return [self.score(o, c) for o, c in zip(observations, candidates, strict=True)]
+
+
+@pytest.mark.parametrize("concurrency", [None, 3, 32])
+def test_what_all_episodes_share_is_recorded_and_scored_as_it_was(concurrency: int | None) -> None:
+    alone = lines(run(Shares(), Echo(), 6, concurrency=1))
+    assert len(set(alone)) == 6
+    assert lines(run(Shares(), Echo(), 6, concurrency=concurrency)) == alone
+
+
 @given(
     lengths=st.lists(st.integers(1, 6), min_size=1, max_size=12),
     failing=st.sets(st.integers(0, 11)),

@@ -57,6 +57,8 @@ def test_a_task_that_is_no_object_is_refused_with_its_place(task: Any) -> None:
         (Hello(cast("str", None), "1"), "hello must give a name, not None"),
         (None, "not None"),
         ({"name": "x", "protocol": PROTOCOL}, "not {"),
+        (Hello("mute", "1", capabilities=None), "capabilities as a list, not None"),  # type: ignore[arg-type]
+        (Hello("mute", "1", capabilities="label"), "capabilities as a list, not 'label'"),  # type: ignore[arg-type]
     ],
 )
 def test_a_bad_hello_is_refused_before_anything_runs(hello: Any, what: str) -> None:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -84,6 +83,18 @@ def test_tuples_become_lists_and_subclasses_their_plain_kind() -> None:
     assert encode({"a": np.float64(0.1), "b": 2**70}, "v", strict=True) == (
         b'{"a":0.1,"b":1180591620717411303424}'
     )
+
+
+class Word(str, enum.Enum):  # noqa: UP042 - a StrEnum is its value in str() too
+    RED = "red"
+
+
+@pytest.mark.parametrize("value", [{"a": Word.RED}, {Word.RED: 1}, [Word.RED]])
+def test_an_enum_of_text_is_its_value_as_json_has_it(value: Any) -> None:
+    expected = json.loads(json.dumps(value))
+    assert json.loads(encode(value, "v", strict=True)) == expected
+    if isinstance(value, dict):
+        assert json.loads(snapshot(value, "v", "step")) == expected
 
 
 @pytest.mark.parametrize("leaf", [1, None, 2**70, "x"])

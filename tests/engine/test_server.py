@@ -131,6 +131,18 @@ def test_what_is_not_json_is_refused_with_its_path(result: Result, error: str) -
     assert hello["ok"] is True
 
 
+def test_ids_may_be_numbers_and_are_taken_as_their_text() -> None:
+    environment = Scripted()
+    ask(
+        environment,
+        {"op": "reset", "episode": 0, "task": {}, "options": {}},
+        {"op": "step", "episode": 0, "id": 0},
+        {"op": "step", "episode": "0", "id": "a"},
+    )
+    assert environment.calls == [("reset", "0"), ("step", "0"), ("step", "0")]
+    assert environment.chosen == ["0", "a"]
+
+
 def test_integers_of_any_size_are_exact_in_both_directions() -> None:
     class Echo(Scripted):
         def reset(self, episode: str, task: dict[str, Any], options: dict[str, Any]) -> Any:

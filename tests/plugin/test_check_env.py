@@ -70,6 +70,7 @@ def test_an_environment_without_a_limit_is_found_by_the_rules_that_need_an_end(
     result.stdout.fnmatch_lines(["wanted  each episode to end within 40 decisions*"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", ["GoToRedBallNoDists", "GoToLocal", "UnlockPickup"])
 def test_babyai_with_its_bot_keeps_all_rules(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, level: str

@@ -8,11 +8,17 @@ import pytest
 
 from pytest_maatml.plugin.items import item_name
 
+from .conftest import PLUGIN, ModelFolder
+
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from .conftest import ModelFolder
+SECOND_ENVIRONMENT = """
+from pytest_maatml.environments.line_world import LineWorld
+from pytest_maatml.registry import register_environment
 
+register_environment("second_world")(LineWorld)
+"""
 RUN = ("--maatml-model=walker", "--maatml-env=line_world", '--maatml-tasks={"count": 9}')
 IDS = ["walker/model.yml::line_world::far", "walker/model.yml::line_world::near"]
 
@@ -149,6 +155,44 @@ def test_a_named_suite_names_its_items_and_writes_one_folder_below(
     ]
     pytester.runpytest("--maatml-model=walker")
     assert len(project.episodes("rollout-r0/smoke")) == 9
+
+
+def test_suites_without_a_name_write_one_folder_below_where_there_are_several(
+    pytester: pytest.Pytester, project: ModelFolder
+) -> None:
+    plugin = project.path / "walker_plugin.py"
+    plugin.write_text(plugin.read_text() + SECOND_ENVIRONMENT)
+    project.suite(
+        "- {env: line_world, tasks: {count: 9}}",
+        "- {env: second_world, tasks: {count: 12, seed: 2}}",
+    )
+    pytester.runpytest("walker", "--maatml-min-success=0").assert_outcomes(passed=4)
+    assert len(project.episodes("rollout-r0/line_world")) == 9
+    assert len(project.episodes("rollout-r0/second_world")) == 12
+
+
+def test_two_suites_whose_items_would_be_called_the_same_are_refused(
+    pytester: pytest.Pytester, project: ModelFolder
+) -> None:
+    place = "pytest_maatml.environments.line_world"
+    project.suite(f"- {{env: '{place}:LineWorld'}}", "- {env: line_world}")
+    result = pytester.runpytest("walker")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*model.yml:10: another suite is called 'line_world'*`name`*"])
+
+
+def test_two_rollouts_that_would_share_a_folder_are_told_so(
+    pytester: pytest.Pytester, project: ModelFolder
+) -> None:
+    for model in ("walker", "other"):
+        ModelFolder(pytester.path / model).write("walker_plugin.py", PLUGIN)
+        ModelFolder(pytester.path / model).suite("- name: smoke", "  env: line_world")
+    suite = (pytester.path / "other" / "model.yml").read_text()
+    (pytester.path / "other" / "model.yml").write_text(f"{suite}        tasks: {{count: 2}}\n")
+    result = pytester.runpytest("other", "walker", "--maatml-out=here", "--maatml-min-success=0")
+    result.stdout.fnmatch_lines(["*another rollout of this session writes to *planned: *"])
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert len((pytester.path / "here" / "smoke" / "episodes.jsonl").read_text().splitlines()) == 2
 
 
 def test_what_the_command_line_does_not_say_comes_from_the_suite_of_that_environment(

@@ -148,12 +148,20 @@ def test_walks(rollout):
     ("marker", "said"),
     [
         ('nev="line_world"', "no keyword 'nev'; known: model, tasks"),
+        ('policy=Walker, env="line_world", task={"count": 2}', "; did you mean 'tasks'?"),
         ('policy=Walker, tasks={"count": 2}', "there is no environment"),
         ('env="line_world"', "there is no policy"),
         ('policy=Walker, env="line_wrold"', "line_world"),
         ('policy=Walker, env="line_world", tasks=3', "must be a JSON object or a list of tasks"),
         ('policy=Walker, env="line_world", min_success=2', "lies in [0, 1], not 2"),
         ('policy=3, env="line_world"', "without a score method"),
+        ('policy=Walker, env="line_world", seed="1"', "seed must be int, not '1'"),
+        ('policy=Walker, env="line_world", workers=True', "workers must be int, not True"),
+        ('policy=Walker, env="line_world", workers=0', "workers must be at least 1, not 0"),
+        ('policy=Walker, env="line_world", timeout=-1', "timeout must be at least 0, not -1"),
+        ('policy=Walker, env="line_world", concurrency="all"', "from 1 or auto, not 'all'"),
+        ('policy=Walker, env="line_world", options=5', "options must be dict, not 5"),
+        ('policy=Walker, env="line_world", options={"a": {1}}', "options.a is a builtins.set"),
     ],
 )
 def test_what_is_wrong_with_a_marker_is_said_without_a_traceback(
@@ -165,6 +173,24 @@ def test_what_is_wrong_with_a_marker_is_said_without_a_traceback(
     assert "Traceback" not in result.stdout.str()
     assert "pytest_maatml/" not in result.stdout.str()
     assert result.ret in (1, 2)
+
+
+def test_a_marked_function_that_would_run_nothing_is_refused(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        f"{POLICY}\n@pytest.mark.maatml(policy=Walker, env='line_world', min_success=1)\n"
+        "def test_walks(): pass\n"
+    )
+    result = pytester.runpytest()
+    result.stdout.fnmatch_lines(["*::test_walks: it is marked maatml but does not take*`rollout`*"])
+    assert result.ret == 2
+
+
+def test_a_marked_class_may_have_tests_without_the_fixture(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        f"{POLICY}\n@pytest.mark.maatml(policy=Walker, env='line_world')\nclass TestAll:\n"
+        "    def test_plain(self): pass\n    def test_walks(self, rollout): pass\n"
+    )
+    pytester.runpytest().assert_outcomes(passed=2)
 
 
 def test_the_fixture_without_a_marker_says_what_it_needs(pytester: pytest.Pytester) -> None:

@@ -79,6 +79,7 @@ def whole(pytester: pytest.Pytester, slow: ModelFolder) -> bytes:
     return whole
 
 
+@pytest.mark.slow
 def test_a_run_killed_at_twenty_random_moments_resumes_to_the_same_bytes(
     pytester: pytest.Pytester, slow: ModelFolder, whole: bytes
 ) -> None:

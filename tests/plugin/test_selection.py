@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import TYPE_CHECKING
 
@@ -74,6 +75,33 @@ def test_shards_merged_are_the_whole_run_byte_for_byte(
         pytester.path / "whole" / "episodes.jsonl"
     ).read_bytes()
     merged.stdout.fnmatch_lines(["*far*FAIL*"])
+
+
+@pytest.mark.parametrize("families", [(), ("--maatml-min-success=0",)], ids=["alone", "besides"])
+@pytest.mark.parametrize(("rate", "status"), [("0.1", 0), ("1", 1)])
+def test_the_gate_over_all_families_is_judged_when_shards_are_merged(
+    pytester: pytest.Pytester,
+    walker: ModelFolder,
+    rate: str,
+    status: int,
+    families: tuple[str, ...],
+) -> None:
+    walker.reach(6)
+    gates = (f"--maatml-min-success=overall={rate}", *families)
+    for shard in (1, 2):
+        result = pytester.runpytest(
+            *RUN, f"--maatml-shard={shard}/2", f"--maatml-out=part{shard}", *gates
+        )
+        assert result.ret == pytest.ExitCode.OK
+    whole = pytester.runpytest(*RUN, "--maatml-out=whole", *gates)
+    assert whole.ret == status
+    merged = pytester.run(sys.executable, "-m", "pytest_maatml", "merge", "all", "part1", "part2")
+    assert merged.ret == status
+    found, expected = (
+        json.loads((pytester.path / run / "episodes.summary.json").read_text())["gates"]
+        for run in ("all", "whole")
+    )
+    assert found == expected
 
 
 def test_merging_says_what_is_missing_or_of_another_run(

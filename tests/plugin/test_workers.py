@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -99,3 +101,67 @@ def test_walks(rollout): pass
     )
     result = pytester.runpytest()
     result.stdout.fnmatch_lines(["*another process cannot be given this policy or environment*"])
+
+
+@pytest.mark.parametrize(
+    ("hook", "made", "what"),
+    [
+        ("pytest_maatml_policy", "Walker", "policy 'line_walker'"),
+        ("pytest_maatml_environment", "LineWorld", "environment 'line_world'"),
+    ],
+)
+def test_what_a_hook_supplies_is_refused_where_no_hook_is(
+    pytester: pytest.Pytester, hook: str, made: str, what: str
+) -> None:
+    pytester.makeconftest(
+        f"""
+from pytest_maatml.environments.line_world import LineWorld
+from pytest_maatml.registry import register_predictor
+
+@register_predictor("line_walker")
+class Walker:
+    def score(self, observation, candidates): return [0.0] * len(candidates)
+
+def {hook}(name): return {made}()
+"""
+    )
+    run = ("--maatml-policy=line_walker", "--maatml-env=line_world", "--maatml-min-success=0")
+    pytester.runpytest(*run).assert_outcomes(passed=1)
+    refused = pytester.runpytest(*run, "--maatml-workers=2")
+    assert refused.ret in (pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED)
+    assert f"the {what} comes from the hook {hook}" in refused.stdout.str()
+
+
+def test_what_an_environment_forks_in_a_worker_ends_with_it(
+    pytester: pytest.Pytester, walker: ModelFolder
+) -> None:
+    pytester.makepyfile(
+        forking="""
+import os
+from pytest_maatml.environments.line_world import LineWorld
+
+class Env(LineWorld):
+    def step(self, episode, candidate_id):
+        if episode.endswith("02"):
+            os.fork()
+        with open("pids", "a") as pids:
+            print(os.getpid(), file=pids)
+        return super().step(episode, candidate_id)
+"""
+    )
+    run = [RUN[0], "--maatml-env=forking.py:Env", '--maatml-tasks={"count": 6}']
+    pytester.runpytest_subprocess(*run, "--maatml-workers=2")
+    pids = set(map(int, pytester.path.joinpath("pids").read_text().split()))
+    assert len(pids) >= 3
+    deadline = time.monotonic() + 20
+    while left := [pid for pid in pids if is_there(pid)]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
+
+
+def is_there(pid: int) -> bool:
+    """Whether the process runs; one that nobody has waited for yet has ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

@@ -233,7 +233,6 @@ def test_resuming_an_empty_folder_runs_everything(tmp_path: Path) -> None:
     with RunFolder.open(tmp_path / "new", IDENTITY, plans(), resume=True) as folder:
         assert len(folder.done()) == 0
         assert folder.missing() == plans()
-        assert folder.episodes_file == tmp_path / "new" / "episodes.jsonl"
 
 
 @pytest.mark.parametrize(
