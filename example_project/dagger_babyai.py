@@ -30,7 +30,8 @@ class SeenSoFar(gymnasium.ObservationWrapper[Any, Any, Any]):
 
     def reset(self, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
         self._map: NDArray[np.uint8] | None = None
-        return super().reset(**kwargs)
+        first: tuple[Any, dict[str, Any]] = super().reset(**kwargs)
+        return first
 
     def observation(self, observation: Any) -> Any:
         level: Any = self.unwrapped

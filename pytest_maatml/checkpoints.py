@@ -65,11 +65,18 @@ def resolve_checkpoint(definition: ModelFolder, checkpoint: str | None = None) -
     As maatml does it, but for a completed run whose recorded folder is gone: what lies under its
     run id is taken before the newest folder, since a fresh clone has no meaningful file times.
 
-    Raises ModelError, with the known run ids, where what was asked for is not there.
+    Raises ModelError, with the known run ids, where what was asked for is not there, and where a
+    file or folder cannot be looked at.
     """
-    runs = _read_runs(definition.output_dir / "runs.jsonl")
     asked = (checkpoint or "").strip()
-    path = _asked_for(definition, asked, runs) if asked else _latest(definition, runs)
+    try:
+        runs = _read_runs(definition.output_dir / "runs.jsonl")
+        path = _asked_for(definition, asked, runs) if asked else _latest(definition, runs)
+    except OSError as error:
+        raise ModelError(
+            f"the checkpoint of {definition.model_dir} cannot be found: {error.strerror}: "
+            f"{str(error.filename)!r:.200}"
+        ) from None
     if path is None:
         return Checkpoint(path=None, run_id=None)
     return Checkpoint(path=path.resolve(), run_id=_run_id(path.resolve(), runs))

@@ -461,6 +461,14 @@ def test_the_digest_tells_a_name_from_the_content_before_it(tmp_path: Path) -> N
     assert checkpoint_digest(tmp_path / "one") != checkpoint_digest(tmp_path / "two")
 
 
+def test_a_checkpoint_that_cannot_be_looked_at_is_a_fault_of_the_model_folder(
+    tmp_path: Path,
+) -> None:
+    path = folder(tmp_path / "m")
+    with pytest.raises(ModelError, match="cannot be found: File name too long: 'aaa"):
+        resolve_checkpoint(read_model(path), "a" * 5000)
+
+
 # --- suites ----------------------------------------------------------------------------------
 
 

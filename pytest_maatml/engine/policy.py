@@ -90,8 +90,6 @@ def _choose_anew(candidates: CandidateSet, scores: Any) -> Choice:
         values = tuple(map(_number, scores))
     except (TypeError, ValueError, OverflowError) as error:
         raise _not_a_row(scores, error) from None
-    if any(isinstance(score, str | bytes) for score in scores):
-        raise _not_a_row(scores, "text is no number")
     choice = _choose(candidates, values)
     if len(candidates.choices) < _REMEMBERED:
         candidates.choices[values] = choice

@@ -10,7 +10,7 @@ import sys
 import threading
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing.connection import wait
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pytest_maatml.engine.guard import signal_group
 from pytest_maatml.engine.workers import spread
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from pytest_maatml.harness.spec import RolloutSpec
 
 _stage: Stage | None = None
+#: Why there is no stage.
+_failure: MaatmlError | None = None
+#: Seconds that a worker has to end by itself.
+_GRACE: Final = 10.0
 
 
 def run_in_workers(
@@ -73,6 +77,10 @@ def _dismiss(executor: Executor) -> None:
         # With what the environment's code has forked there, unless it has no group of its own yet.
         if process.pid is None or not signal_group(process.pid, signal.SIGTERM):
             process.terminate()
+        # One that is stuck in code of no Python would keep us from ending.
+        late = threading.Timer(_GRACE, process.kill)
+        late.daemon = True
+        late.start()
 
 
 def _begin() -> None:
@@ -88,9 +96,12 @@ def _initialise(spec: RolloutSpec, module: str | None, path: list[str]) -> None:
     sys.path[:] = path
     from pytest_maatml.harness.rig import Stage, open_environment
 
-    global _stage
-    import_for(spec, module)
-    _stage = Stage(spec, open_environment(spec, warn=_warn))
+    global _stage, _failure
+    try:
+        import_for(spec, module)
+        _stage = Stage(spec, open_environment(spec, warn=_warn))
+    except MaatmlError as error:  # raised here it would read as the death of the process
+        _failure = error
 
 
 def _warn(message: str) -> None:
@@ -112,6 +123,8 @@ def _leave(status: int) -> None:
 
 
 def _run(plans: list[RolloutPlan]) -> list[Episode | EpisodeError]:
+    if _failure is not None:
+        raise _failure
     assert _stage is not None
     try:
         return list(_stage.run(plans))

@@ -53,7 +53,10 @@ def test_a_program_is_checked_by_the_rules_of_the_pipe_too(
     ("arguments", "message"),
     [
         ([], "give --env or --env-command, one of the two"),
-        (["--env", "line_world", "--env-command", "x"], "give --env or --env-command, one of the two"),
+        (
+            ["--env", "line_world", "--env-command", "x"],
+            "give --env or --env-command, one of the two",
+        ),
         (["--env", "line_wordl"], "did you mean 'line_world'"),
         (["--env", "line_world", "--tasks", "count"], "--tasks is not JSON"),
         (["--env", "line_world", "--option", "steps"], "--option wants KEY=VALUE"),

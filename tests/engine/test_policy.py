@@ -170,8 +170,6 @@ def test_many_different_scores_stay_apart() -> None:
         ({0: 0.9, 1: 0.1}, "one number a candidate"),
         ({"0": 0.9, "1": 0.1}, "one number a candidate"),
         ({0.1, 0.9}, "one number a candidate"),
-        ("01", "one number a candidate"),
-        (["0.9", "0.1"], "one number a candidate"),
     ],
 )
 def test_scores_that_no_choice_can_be_made_from_are_refused(scores: Any, what: str) -> None:

@@ -174,6 +174,7 @@ def test_a_check_of_another_run_is_replaced(pytester: pytest.Pytester, walker: M
     assert walker.summary()["identity"]["seed"] == 3
 
 
+@pytest.mark.slow
 def test_two_sessions_do_not_write_to_one_folder(
     pytester: pytest.Pytester, slow: ModelFolder
 ) -> None:

@@ -94,6 +94,7 @@ def permuted_prefix(family: str, length: int) -> set[str]:
     return {task["id"] for _, task in sorted(tasks, key=lambda entry: place(entry[0]))[:length]}
 
 
+@pytest.mark.slow
 def test_nothing_that_stays_depends_on_how_the_episodes_were_run(
     pytester: pytest.Pytester, suites: ModelFolder
 ) -> None:

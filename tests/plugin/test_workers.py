@@ -27,6 +27,7 @@ register_predictor("scripted_walker")(Lethal)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", [[], ["--label", "--teacher-mix=0.3"]])
 def test_equal_bytes_for_any_number_of_workers(
     pytester: pytest.Pytester, walker: ModelFolder, label: list[str]
@@ -165,3 +166,25 @@ def is_there(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def test_an_environment_that_a_worker_cannot_make_is_said_as_what_it_is(
+    pytester: pytest.Pytester, walker: ModelFolder
+) -> None:
+    pytester.makepyfile(
+        env="""
+        import multiprocessing
+        from pytest_maatml.environments.line_world import LineWorld
+
+        def make():
+            if multiprocessing.parent_process() is not None:
+                raise OSError("no display here")
+            return LineWorld()
+        """
+    )
+    result = pytester.runpytest_subprocess(
+        RUN[0], "--maatml-env=env.py:make", RUN[2], "--maatml-workers=2"
+    )
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["*cannot be made: OSError: no display here*"])
+    assert "the worker process died" not in result.stdout.str()

@@ -45,7 +45,7 @@ def encode(observation: Mapping[str, Any]) -> NDArray[np.float32]:
 def _encode_line(observation: Mapping[str, Any]) -> NDArray[np.float32]:
     """The numbers as they are, in tens: what of them matters is for the network to find."""
     names = ("position", "target", "steps", "max_steps")
-    return np.array([observation[name] for name in names], dtype=np.float32) / 10
+    return np.array([observation[name] / 10 for name in names], dtype=np.float32)
 
 
 def _encode_grid(observation: Mapping[str, Any]) -> NDArray[np.float32]:
