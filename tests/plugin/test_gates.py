@@ -35,7 +35,7 @@ def test_nineteen_errors_and_one_success_are_not_decided(
         [
             "early: the gate is >= 50% (10/20); 1 of 1 episodes verified*NOT DECIDED.",
             "The gate could not be decided: 19 episodes errored. That is neither*",
-            "*FAILED *::early - early: *",
+            "*FAILED *::early*",
         ]
     )
 
@@ -267,7 +267,7 @@ def test_the_overall_gate_is_an_item_of_its_own_under_xdist_too(
     assert found[0]["gates"] == found[1]["gates"]
     short = run(pytester, tasks, "--maatml-min-success=overall=0.71")
     short.assert_outcomes(passed=3, failed=1)
-    short.stdout.fnmatch_lines(["FAILED *::overall - overall: FAIL"])
+    short.stdout.fnmatch_lines(["FAILED *::overall*"])
 
 
 @pytest.mark.parametrize("hook", ["tryfirst=True", "trylast=True", "wrapper=True"])
