@@ -145,7 +145,7 @@ class FamilyGate:
             )
         )
         self._overall = None if overall is None else overall.judge()
-        # A byte an episode, by its place in judged order: there may be hundreds of thousands.
+        # By place in judged order, a byte each: there may be hundreds of thousands.
         self._place = _places(self._order)
         self._ended = bytearray(planned)
         #: episodes in judged order that the gates have seen
