@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pytest_maatml.conformance.exchange import Exchange, Lost, shown
 from pytest_maatml.conformance.pipe import Pipe, Silent
-from pytest_maatml.engine.encoding import decode, encode
+from pytest_maatml.engine.encoding import decode, snapshot
 from pytest_maatml.errors import RolloutEnvError, describe
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class InProcessInstance:
 def _kept(value: Any) -> Any:
     """`value` as it is at this moment, whatever the environment does to it later."""
     try:
-        return decode(encode(value, "value", strict=True))
+        return decode(snapshot(value, "value"))
     except RolloutEnvError:
         with suppress(Exception):
             return deepcopy(value)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from pytest_maatml.engine.encoding import OPTIONS, encode, shown
+from pytest_maatml.engine.encoding import shown, snapshot
 from pytest_maatml.errors import RolloutEnvError
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 #: Sets that are remembered, each with some choices, and the longest encoding that is.
 _REMEMBERED: Final = 1024
 _LONGEST: Final = 4096
+#: What orjson would write as the JSON of something else, as far as it can be told not to.
+_NO_LOOKALIKES: Final = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class CandidateReader:
     def read(self, candidates: Any) -> CandidateSet:
         """Raises RolloutEnvError for what is not a list of objects with unique ids."""
         try:
-            encoded = orjson.dumps(candidates, None, OPTIONS)
+            encoded = orjson.dumps(candidates, None, _NO_LOOKALIKES)
         except TypeError:
             return read_candidates(candidates)
         known = self._known.get(encoded)
@@ -76,7 +78,7 @@ def read_candidates(candidates: Any) -> CandidateSet:
     valid = tuple(candidate.get("valid") is not False for candidate in candidates)
     by_id = tuple(sorted(range(len(ids)), key=ids.__getitem__))
     return CandidateSet(
-        encoded=encode(candidates, "candidates", op="candidates", strict=True),
+        encoded=snapshot(candidates, "candidates", op="candidates"),
         ids=ids,
         valid=valid,
         by_id=by_id,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from pytest_maatml.engine.candidates import identifier
-from pytest_maatml.engine.encoding import decode, encode
+from pytest_maatml.engine.encoding import decode, encode, snapshot
 from pytest_maatml.engine.progress import counter
 from pytest_maatml.errors import MaatmlError, describe
 
@@ -197,7 +197,7 @@ class Responder:
         candidates = self._environment.candidates(_text(request, "episode"))
         encoded = encode(candidates, "candidates", op="candidates")
         if encoded not in self._known_candidates:
-            encoded = encode(candidates, "candidates", op="candidates", strict=True)
+            encoded = snapshot(candidates, "candidates", op="candidates")
             if len(self._known_candidates) >= _REMEMBERED:
                 self._known_candidates.clear()
             self._known_candidates.add(encoded)
@@ -210,7 +210,7 @@ class Responder:
 
     def _step(self, request: JSONObject) -> bytes:
         result = self._environment.step(_text(request, "episode"), _text(request, "id"))
-        observation = encode(result.observation, "observation", op="step", strict=True)
+        observation = snapshot(result.observation, "observation", op="step")
         return b'{"ok":true,"observation":%b,"applied":%b,"terminal":%b,"reward":%b}' % (
             observation,
             _scalar(result.applied, "applied"),
@@ -242,17 +242,17 @@ _SCALARS: Final = {None: b"null", True: b"true", False: b"false"}
 
 
 def _scalar(value: Any, name: str) -> bytes:
-    kind = value.__class__
+    kind = type(value)
     if kind is bool or value is None:
         return _SCALARS[value]
     if kind is float and isfinite(value):
         return orjson.dumps(value)
-    return encode(value, name, op="step", strict=True)
+    return snapshot(value, name, op="step")
 
 
 def _reply(op: str, **fields: Any) -> bytes:
     parts = [
-        b',"%b":%b' % (name.encode(), encode(value, name, op=op, strict=True))
+        b',"%b":%b' % (name.encode(), snapshot(value, name, op=op))
         for name, value in fields.items()
     ]
     return b'{"ok":true%b}' % b"".join(parts)

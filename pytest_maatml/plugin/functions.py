@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from pytest_maatml.arguments import check_gates, check_rate, check_tasks
-from pytest_maatml.engine.encoding import encode
+from pytest_maatml.engine.encoding import snapshot
 from pytest_maatml.errors import ConfigurationError, MaatmlError, did_you_mean
 from pytest_maatml.models import load_plugins, read_model
 from pytest_maatml.plugin.containment import contained
@@ -216,7 +216,7 @@ def _plain(key: str, value: Any) -> Any:
     if value is not None and (mistaken or not isinstance(value, accepted)):
         raise ConfigurationError(f"the marker's {key} must be {kind.__name__}, not {value!r}")
     if kind is dict:
-        encode(value, f"the marker's {key}", strict=True)
+        snapshot(value, f"the marker's {key}")
     return value
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_maatml.engine.encoding import decode, encode
+from pytest_maatml.engine.encoding import decode, snapshot
 from pytest_maatml.engine.record import EPISODE_KIND, Episode
 from pytest_maatml.errors import MaatmlError
 from pytest_maatml.records.summary import Tally
@@ -121,7 +121,7 @@ def write_episodes(
                 draft.write(episode.line)
             else:
                 tally.add(episode)
-                draft.write(encode(episode, "episode"))
+                draft.write(snapshot(episode, "episode"))
     return write_summary(
         out_dir / f"{name}.summary.json", {"episodes_file": path.name, **tally.summary()}
     )

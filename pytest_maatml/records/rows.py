@@ -9,7 +9,7 @@ from hashlib import blake2b, sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_maatml.engine.encoding import decode, encode
+from pytest_maatml.engine.encoding import decode, snapshot
 from pytest_maatml.errors import RolloutEnvError
 from pytest_maatml.records.episodes import replacing, unwritable
 from pytest_maatml.records.splits import TEST, TRAIN, VAL, RowError, SplitRule
@@ -264,7 +264,7 @@ def _digest(row: Mapping[str, Any]) -> bytes:
 
 def _encoded(row: Mapping[str, Any], what: str) -> bytes:
     try:
-        return encode(dict(row), "row", strict=True)
+        return snapshot(dict(row), "row")
     except RolloutEnvError as error:
         raise RowError(f"{what} cannot be written: {error}") from None
 

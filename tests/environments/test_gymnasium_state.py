@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from pytest_maatml.engine.encoding import encode
+from pytest_maatml.engine.encoding import snapshot
 from pytest_maatml.environments.gymnasium_state import as_json
 
 DTYPES = ["bool", "int8", "uint8", "int32", "int64", "uint64", "float16", "float32", "float64"]
 
 
 def read_back(value: Any) -> Any:
-    return json.loads(encode(as_json(value), "observation", strict=True))
+    return json.loads(snapshot(as_json(value), "observation"))
 
 
 def arrays_of(name: str) -> st.SearchStrategy[Any]:

@@ -11,7 +11,7 @@ from pytest_maatml.conformance.exchange import Broken, Exchange, shown
 from pytest_maatml.conformance.play import label_ids, masked_ids, play, valid_ids
 from pytest_maatml.conformance.probe import accepted
 from pytest_maatml.engine.candidates import read_candidates
-from pytest_maatml.engine.encoding import encode
+from pytest_maatml.engine.encoding import snapshot
 from pytest_maatml.errors import RolloutEnvError
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def values_are_json(probe: Probe) -> None:
 
 def _size(name: str, value: Any, *came: Exchange) -> int:
     try:
-        return len(encode(value, name, strict=True))
+        return len(snapshot(value, name))
     except RolloutEnvError as error:
         sources = came or (Exchange(f"(the task {shown(value)})", None),)
         raise Broken(f"values that JSON has, and text in Unicode; {error}", *sources) from None
