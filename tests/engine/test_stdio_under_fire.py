@@ -186,8 +186,9 @@ def test_a_bad_task_in_one_process_of_a_pool_leaves_the_others_alone(groups: lis
 
 
 def test_a_pool_keeps_going_when_one_of_its_processes_is_spent() -> None:
-    poisoned = ("t1", "t4")
-    episodes, errors = run(program("exit", *poisoned, processes=3, restarts=1), concurrency=6)
+    # Whether another episode of that process ends before a second death is a matter of luck, so
+    # there is one death only.
+    episodes, errors = run(program("exit", "t1", processes=3, restarts=0), concurrency=6)
     assert sorted(errors) == ["t1", "t10", "t4", "t7"]
     assert len(episodes) == 8
 
