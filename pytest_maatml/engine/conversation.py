@@ -18,7 +18,6 @@ from pytest_maatml.engine.wire import (
     Call,
     Hosted,
     Misfit,
-    Stepped,
     complaint_about,
     line_of,
     op_of,
@@ -131,7 +130,7 @@ class Conversation:
                 raise Misfit("the program wrote a line that nobody asked for", line, op=op)
             op, ticket, request, read = awaiting[0]
             try:
-                ok = reply["ok"] if reply.__class__ is dict else None
+                ok = reply["ok"] if type(reply) is dict else None
                 if ok is True:
                     read(ticket, request, reply)
                 elif ok is False:
@@ -288,17 +287,9 @@ class Conversation:
             self._answer(ticket, (candidates, labels if candidates else None))
 
     def _on_step(self, ticket: int, request: Step, reply: JSONObject) -> None:
-        self._answers.append(
-            (
-                ticket,
-                Stepped(
-                    reply["observation"],
-                    reply["applied"],
-                    reply.get("terminal"),
-                    reply.get("reward"),
-                ),
-            )
-        )
+        observation, applied = reply["observation"], reply["applied"]
+        stepped = (observation, applied, reply.get("terminal"), reply.get("reward"))
+        self._answers.append((ticket, stepped))
 
     def _on_verify(self, ticket: int, request: Verify, reply: JSONObject) -> None:
         success: Any = reply["success"]

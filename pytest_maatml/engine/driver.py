@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_maatml.engine.config import RolloutConfig
 from pytest_maatml.engine.encoding import shown
+from pytest_maatml.engine.flight import fly
 from pytest_maatml.engine.in_process import InProcess
 from pytest_maatml.engine.protocol import PROTOCOL
 from pytest_maatml.engine.record import EpisodeError, Provenance, RolloutPlan
@@ -17,10 +18,10 @@ from pytest_maatml.errors import ConfigurationError, RolloutEnvError
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator
 
+    from pytest_maatml.engine.in_process import Carrier
     from pytest_maatml.engine.policy import Policy
     from pytest_maatml.engine.protocol import Environment, Hello, JSONObject
     from pytest_maatml.engine.record import Episode
-    from pytest_maatml.engine.requests import Carrier
 
 
 def greet(carrier: Carrier, *, label: bool = False) -> Hello:
@@ -107,9 +108,11 @@ def drive(
     if concurrency < 1:
         raise ConfigurationError(f"concurrency must be at least 1, not {concurrency}")
     run = Run(scorer, config, _provenance(config, hello))
-    if isinstance(carrier, InProcess) and concurrency == 1:
+    if not isinstance(carrier, InProcess):
+        return fly(run, carrier, plans, concurrency)
+    if concurrency == 1:
         return run.one_by_one(carrier, plans)
-    return run.interleaved(carrier, plans, concurrency)
+    return run.together(carrier, plans, concurrency)
 
 
 def rollout(

@@ -7,7 +7,6 @@ with the scores of all waiting episodes computed in one call.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -31,94 +30,100 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from pytest_maatml.engine.config import RolloutConfig
-    from pytest_maatml.engine.protocol import JSONObject, Labels, StepResult, Verification
+    from pytest_maatml.engine.protocol import Labels, Verification
+    from pytest_maatml.engine.scoring import Ask
 
 EpisodeGenerator: TypeAlias = "Generator[Request, Any, Episode]"
 
 
-@dataclass(slots=True)
-class _Trace:
-    """The decisions so far, each as JSON, and the id that was stepped last."""
-
-    decisions: list[bytes] = field(default_factory=list)
-    last_action: str | None = None
-
-
 def run_episode(
-    plan: RolloutPlan, config: RolloutConfig, provenance: Provenance, reader: CandidateReader
+    plan: RolloutPlan,
+    config: RolloutConfig,
+    provenance: Provenance,
+    reader: CandidateReader,
+    ask: Ask | None = None,
 ) -> EpisodeGenerator:
     """The episode of `plan`. A fault is thrown in where it happened, and comes out again.
 
+    `ask` is the policy, where there is nothing to gain by waiting; without it the scores are
+    requested too, and whoever drives can have those of many episodes computed in one call.
     `close` is always asked for: with the verdict, or after a fault. The fault that comes out
     carries the number of the decision.
     """
-    trace = _Trace()
+    episode_id, label = plan.episode_id, config.label
+    decisions: list[bytes] = []
+    chosen = truncated = None
     closed = False
     try:
-        task = encode(plan.task, "task", op="tasks", strict=True)
-        truncated = yield from _decide(plan, config, reader, trace)
-        verdict = yield Verify(plan.episode_id)
+        task = snapshot(plan.task, "task", op="tasks")
+        observation = yield Reset(episode_id, plan.task, dict(config.options))
+        if not isinstance(observation, dict):
+            raise _breach("reset", f"the observation must be an object, not {shown(observation)}")
+        seen = snapshot(observation, "observation", op="reset")
+        accepted = None
+        look, step = Look(episode_id, label), Step(episode_id, "")
+        for number in range(config.max_decisions):
+            listed, labels = yield look
+            candidates = reader.read(listed)
+            if not candidates.ids:
+                truncated = "no_candidates"
+                break
+            if label:
+                accepted = _accepted(labels, candidates)
+                if accepted is None and config.stop_unlabelled:
+                    truncated = f"unlabelled:{_reason(labels)}"
+                    break
+            if not candidates.valid_by_id:
+                truncated = "no_valid_candidate"
+                break
+            if ask is None:
+                scores = yield Score(observation, listed)
+            else:
+                scores = ask(observation, listed)
+            choice = choose(candidates, scores)
+            chosen, act = choice.chosen, choice.act
+            if accepted and draw(config.seed, episode_id, number) < config.teacher_mix:
+                chosen = accepted[0]
+                act = choice.act_of_teacher(chosen)
+            step.candidate = chosen
+            observation, applied, terminal, reward = yield step
+            if (
+                type(observation) is not dict
+                or type(applied) is not bool
+                or (terminal is not None and type(terminal) is not str)
+                or type(reward) is not float
+                or not isfinite(reward)
+            ):
+                reward = _check_step(observation, applied, terminal, reward)
+            after = snapshot(observation, "observation", "step")
+            decisions.append(
+                encode_decision(seen, candidates.encoded, act, accepted, applied, reward)
+            )
+            if terminal is not None:
+                break
+            seen = after
+        else:
+            truncated = "max_decisions"
+        verdict = yield Verify(episode_id)
         closed = True
-        outcome = _outcome(verdict, len(trace.decisions), truncated)
+        outcome = _outcome(verdict, len(decisions), truncated)
     except RolloutEnvError as fault:
-        fault.decision = len(trace.decisions)
+        fault.decision = len(decisions)
         if not closed:
-            yield Close(plan.episode_id)
+            yield Close(episode_id)
         raise
     return Episode(
         index=plan.index,
-        episode_id=plan.episode_id,
+        episode_id=episode_id,
         task_id=plan.task_id,
         task_family=plan.task_family,
         success=outcome["success"],
         status=outcome["status"],
         truncated=truncated,
-        decisions=len(trace.decisions),
-        last_action=trace.last_action,
-        line=encode_record(plan, provenance, task, trace.decisions, outcome),
+        decisions=len(decisions),
+        last_action=chosen,
+        line=encode_record(plan, provenance, task, decisions, outcome),
     )
-
-
-def _decide(
-    plan: RolloutPlan,
-    config: RolloutConfig,
-    reader: CandidateReader,
-    trace: _Trace,
-) -> Generator[Request, Any, str | None]:
-    """Fill `trace` until the environment ends the episode; return why it was cut, or None."""
-    episode_id = plan.episode_id
-    observation: JSONObject = yield Reset(episode_id, plan.task, dict(config.options))
-    if not isinstance(observation, dict):
-        raise _breach("reset", f"the observation must be an object, not {shown(observation)}")
-    seen = encode(observation, "observation", op="reset", strict=True)
-    look, score, step = Look(episode_id, config.label), Score(observation, []), Step(episode_id, "")
-    for number in range(config.max_decisions):
-        listed, labels = yield look
-        candidates = reader.read(listed)
-        if not candidates.ids:
-            return "no_candidates"
-        accepted = _accepted(labels, candidates) if config.label else None
-        if config.label and accepted is None and config.stop_unlabelled:
-            return f"unlabelled:{_reason(labels)}"
-        if not candidates.valid_by_id:
-            return "no_valid_candidate"
-        score.observation, score.candidates = observation, listed
-        choice = choose(candidates, (yield score))
-        chosen, act = choice.chosen, choice.act
-        if accepted and draw(config.seed, episode_id, number) < config.teacher_mix:
-            chosen = accepted[0]
-            act = choice.act_of_teacher(chosen)
-        step.candidate = chosen
-        observation, applied, terminal, reward = _checked((yield step))
-        after = snapshot(observation, "observation", "step")
-        trace.decisions.append(
-            encode_decision(seen, candidates.encoded, act, accepted, applied, reward)
-        )
-        trace.last_action = chosen
-        if terminal is not None:
-            return None
-        seen = after
-    return "max_decisions"
 
 
 def _accepted(labels: Labels, candidates: CandidateSet) -> list[str] | None:
@@ -150,22 +155,15 @@ def _reason(labels: Labels) -> str:
     return reason
 
 
-def _checked(result: StepResult) -> tuple[JSONObject, bool, str | None, float]:
-    """Observation, applied, terminal and reward of a result, once each has the right shape."""
-    try:
-        observation, applied = result.observation, result.applied
-        terminal, reward = result.terminal, result.reward
-    except AttributeError:
-        raise _breach("step", f"the answer must be a StepResult, not {shown(result)}") from None
-    if applied is not True and applied is not False:
+def _check_step(observation: Any, applied: Any, terminal: Any, reward: Any) -> float:
+    """Raise for what no step may answer; the reward as a number."""
+    if not isinstance(applied, bool):
         raise _breach("step", f"applied must be true or false, not {shown(applied)}")
     if terminal is not None and not isinstance(terminal, str):
         raise _breach("step", f"terminal must be null or text, not {shown(terminal)}")
     if not isinstance(observation, dict):
         raise _breach("step", f"the observation must be an object, not {shown(observation)}")
-    if reward.__class__ is not float or not isfinite(reward):
-        reward = _reward(reward, "step")
-    return observation, applied, terminal, reward
+    return _reward(reward, "step")
 
 
 def _reward(value: Any, op: str) -> float:
@@ -204,7 +202,7 @@ def _outcome(verdict: Verification, decisions: int, truncated: str | None) -> di
         "reward": _reward(reward, "verify"),
         "decisions": decisions,
         "truncated": truncated,
-        "detail": orjson.Fragment(encode(detail, "detail", op="verify", strict=True)),
+        "detail": orjson.Fragment(snapshot(detail, "detail", op="verify")),
     }
 
 

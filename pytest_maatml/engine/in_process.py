@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import pickle
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from pytest_maatml.engine.protocol import StepResult
-from pytest_maatml.engine.requests import (
-    Answer,
-    Close,
-    EnvironmentRequest,
-    Look,
-    Reset,
-    Step,
-    Verify,
-)
-from pytest_maatml.engine.wire import Stepped
+from pytest_maatml.engine.encoding import shown
+from pytest_maatml.engine.requests import Close, Look, Pipe, Reset, Step, Verify
 from pytest_maatml.errors import RolloutEnvError, describe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from pytest_maatml.engine.protocol import Environment, Hello, JSONObject, Labels
 
@@ -38,7 +28,6 @@ class InProcess:
     ) -> None:
         self._environment = environment
         self._warn = warn
-        self._answers: list[Answer] = []
         #: The answer to a request of each type, at once; each raises RolloutEnvError.
         self.handlers: dict[type, Callable[[Any], Any]] = {
             Reset: self._reset,
@@ -55,18 +44,6 @@ class InProcess:
     def tasks(self, query: JSONObject) -> list[JSONObject]:
         tasks: list[JSONObject] = _call("tasks", self._environment.tasks, query)
         return tasks
-
-    def send(self, batch: Sequence[tuple[int, EnvironmentRequest]]) -> None:
-        for ticket, request in batch:
-            try:
-                answer = _detached(self.handlers[request.__class__](request))
-            except RolloutEnvError as fault:
-                answer = fault
-            self._answers.append((ticket, answer))
-
-    def receive(self, *, wait: bool) -> list[Answer]:
-        answers, self._answers = self._answers, []
-        return answers
 
     def shutdown(self) -> None:
         """Nothing is held: the environment belongs to whoever made it."""
@@ -91,26 +68,8 @@ class InProcess:
             self._environment.close(request.episode)
 
 
-def _detached(answer: Any) -> Any:
-    """A copy of its own, so that no other episode's turn changes it before it is read.
-
-    What cannot be copied stays as it is: if it is not JSON, the episode will say so.
-    """
-    try:
-        if answer.__class__ is tuple:
-            candidates, labels = answer
-            return _copy(candidates), labels
-        if answer.__class__ is StepResult:
-            seen = _copy(answer.observation)
-            return Stepped(seen, answer.applied, answer.terminal, answer.reward)
-        return _copy(answer)
-    except Exception:
-        return answer
-
-
-def _copy(value: Any) -> Any:
-    """A deep copy; pickle makes it ten times as fast as the module for it."""
-    return pickle.loads(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
+#: Either way to an environment.
+Carrier: TypeAlias = InProcess | Pipe
 
 
 def _call(op: str, method: Callable[..., Any], *arguments: Any) -> Any:
@@ -141,14 +100,20 @@ def _looker(environment: Environment) -> Callable[[Look], Any]:
     return look
 
 
-def _stepper(environment: Environment) -> Callable[[Step], Any]:
+def _stepper(environment: Environment) -> Callable[[Step], tuple[Any, ...]]:
     step_in = environment.step
 
-    def step(request: Step) -> Any:
+    def step(request: Step) -> tuple[Any, ...]:
         try:
-            return step_in(request.episode, request.candidate)
+            result = step_in(request.episode, request.candidate)
         except Exception as error:
             raise fault_of("step", error) from error
+        try:
+            return result.observation, result.applied, result.terminal, result.reward
+        except AttributeError:
+            raise RolloutEnvError(
+                f"the answer must be a StepResult, not {shown(result)}", op="step", kind="protocol"
+            ) from None
 
     return step
 

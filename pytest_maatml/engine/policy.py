@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from math import exp, isfinite, log
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 import orjson
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 #: Choices that are remembered with one set of candidates.
 _REMEMBERED: Final = 64
+_are_floats: Final = frozenset({float}).issuperset
 #: What can be walked through, but gives keys, or no order: its numbers would be taken for scores.
 _NO_ROW: Final = (dict, set, frozenset)
 
@@ -39,7 +41,8 @@ class Policy(Protocol):
     ) -> Sequence[float]: ...
 
 
-class Choice(NamedTuple):
+@dataclass(slots=True)
+class Choice:
     """What the policy would do, how sure it is, and what a record says of it."""
 
     chosen: str
@@ -47,23 +50,22 @@ class Choice(NamedTuple):
     top_valid: bool
     #: The natural logarithm of softmax(scores) over all candidates, as JSON.
     logp: bytes
-    #: The members of a decision in which the policy acts: `chosen` to `top_valid`, as JSON.
+    #: What a decision's record says between the candidates and `teacher_valid`, as JSON.
     act: bytes
 
     def act_of_teacher(self, taken: str) -> bytes:
-        """The same members of a decision in which the teacher acts and takes `taken`."""
-        return _act(taken, "teacher", self.chosen, self.top_valid, self.logp)
+        """The same where the teacher acts and takes `taken`."""
+        return _act(taken, b"teacher", self.chosen, self.top_valid, self.logp)
 
 
-def _act(taken: str, actor: str, choice: str, top_valid: bool, logp: bytes) -> bytes:
-    members = {
-        "chosen": taken,
-        "actor": actor,
-        "policy_choice": choice,
-        "logp": orjson.Fragment(logp),
-        "top_valid": top_valid,
-    }
-    return orjson.dumps(members)[1:-1]
+_ACT: Final = (
+    b',"chosen":%b,"actor":"%b","policy_choice":%b,"logp":%b,"top_valid":%b,"teacher_valid":'
+)
+
+
+def _act(taken: str, actor: bytes, choice: str, top_valid: bool, logp: bytes) -> bytes:
+    valid = b"true" if top_valid else b"false"
+    return _ACT % (orjson.dumps(taken), actor, orjson.dumps(choice), logp, valid)
 
 
 def choose(candidates: CandidateSet, scores: Any) -> Choice:
@@ -76,7 +78,7 @@ def choose(candidates: CandidateSet, scores: Any) -> Choice:
     over and over, so choices are remembered with the set: by floats, to which other numbers of the
     same value are equal.
     """
-    if isinstance(scores, _NO_ROW):
+    if type(scores) is not list and isinstance(scores, _NO_ROW):
         raise _not_a_row(scores, "what it holds has no place beside a candidate")
     try:
         key = tuple(scores)
@@ -87,7 +89,9 @@ def choose(candidates: CandidateSet, scores: Any) -> Choice:
 
 def _choose_anew(candidates: CandidateSet, scores: Any) -> Choice:
     try:
-        values = tuple(map(_number, scores))
+        values = tuple(scores)
+        if not _are_floats(map(type, values)):
+            values = tuple(map(_number, values))
     except (TypeError, ValueError, OverflowError) as error:
         raise _not_a_row(scores, error) from None
     choice = _choose(candidates, values)
@@ -115,7 +119,7 @@ def _choose(candidates: CandidateSet, values: Sequence[float]) -> Choice:
         chosen = max(candidates.valid_by_id, key=values.__getitem__)
     logp = orjson.dumps(_log_softmax(values, values[top], candidates))
     name, top_valid = candidates.ids[chosen], candidates.valid[top]
-    return Choice(name, top_valid, logp, _act(name, "policy", name, top_valid, logp))
+    return Choice(name, top_valid, logp, _act(name, b"policy", name, top_valid, logp))
 
 
 def _log_softmax(values: Sequence[float], top: float, candidates: CandidateSet) -> list[float]:

@@ -123,19 +123,19 @@ def encode_decision(
     reward: float,
 ) -> bytes:
     """One decision of a record, of parts that are JSON already; `act` is as `Choice` has it."""
-    return _DECISION % (
-        observation,
-        candidates,
-        act,
-        b"null" if accepted is None else orjson.dumps(accepted),
-        b"true" if applied else b"false",
-        orjson.dumps(reward),
+    return b"".join(
+        (
+            b'{"observation":',
+            observation,
+            b',"candidates":',
+            candidates,
+            act,
+            b"null" if accepted is None else orjson.dumps(accepted),
+            b',"applied":true,"reward":' if applied else b',"applied":false,"reward":',
+            orjson.dumps(reward),
+            b"}",
+        )
     )
-
-
-_DECISION: Final = (
-    b'{"observation":%b,"candidates":%b,%b,"teacher_valid":%b,"applied":%b,"reward":%b}'
-)
 
 
 def encode_record(
@@ -159,8 +159,5 @@ def encode_record(
             "environment": provenance.environment,
         }
     )
-    return b'%b,"decisions":[%b],"outcome":%b}' % (
-        head[:-1],
-        b",".join(decisions),
-        orjson.dumps(outcome),
-    )
+    tail = b'],"outcome":%b}' % orjson.dumps(outcome)
+    return b"".join((head[:-1], b',"decisions":[', b",".join(decisions), tail))

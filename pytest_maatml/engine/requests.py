@@ -49,7 +49,7 @@ class Score:
 
 @dataclass(slots=True)
 class Step:
-    """Answered with a StepResult."""
+    """Answered with (observation, applied, terminal, reward), as a StepResult has them."""
 
     episode: str
     candidate: str
@@ -81,10 +81,10 @@ class Restarted(Exception):
 Answer: TypeAlias = "tuple[int, Any]"
 
 
-class Carrier(Protocol):
-    """Takes requests to an environment and brings the answers back, in any order.
+class Pipe(Protocol):
+    """Takes requests to an environment elsewhere and brings the answers back, in any order.
 
-    A carrier never judges an answer beyond what it needs to read it; that is the episode's part.
+    It never judges an answer beyond what it needs to read it; that is the episode's part.
     """
 
     #: How many episodes it is worth having in flight.

@@ -10,10 +10,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pytest_maatml.engine.policy import Policy
+    from pytest_maatml.engine.protocol import JSONObject
     from pytest_maatml.engine.record import RolloutPlan
     from pytest_maatml.engine.requests import Score
 
-    Ask = Callable[[Score], Any]
+    #: Scores the candidates in view of the observation. Raises PolicyError.
+    Ask = Callable[[JSONObject, list[JSONObject]], Any]
 
 
 class Scorer:
@@ -34,7 +36,7 @@ class Scorer:
         return self._start_episode is None and self._score_batch is not None
 
     def for_episode(self, plan: RolloutPlan) -> Ask:
-        """What answers the Score requests of one episode. Raises PolicyError."""
+        """What scores one episode. Raises PolicyError."""
         if self._start_episode is None:
             return self._ask
         try:
@@ -43,31 +45,27 @@ class Scorer:
             raise PolicyError(f"the policy raised {describe(error)}", op="start_episode") from error
         return _asker(policy)
 
-    def ask_all(self, asks: Sequence[Ask], requests: Sequence[Score]) -> list[Any]:
+    def ask_batch(self, requests: Sequence[Score]) -> list[Any]:
         """An answer a request, in order: scores, or the PolicyError of that episode alone."""
-        if self.batches and requests:
-            try:
-                rows = list(
-                    self._score_batch(
-                        [request.observation for request in requests],
-                        [request.candidates for request in requests],
-                    )
+        try:
+            rows = list(
+                self._score_batch(
+                    [request.observation for request in requests],
+                    [request.candidates for request in requests],
                 )
-            except Exception:  # `score` will raise it again, on the episode that it belongs to
-                return [
-                    answer_of(ask, request) for ask, request in zip(asks, requests, strict=True)
-                ]
-            if len(rows) == len(requests):
-                return rows
-            message = f"score_batch gave {len(rows)} rows for {len(requests)} observations"
-            return [PolicyError(message, op="score_batch") for _ in requests]
-        return [answer_of(ask, request) for ask, request in zip(asks, requests, strict=True)]
+            )
+        except Exception:  # `score` will raise it again, on the episode that it belongs to
+            return [answer_of(self._ask, request) for request in requests]
+        if len(rows) == len(requests):
+            return rows
+        message = f"score_batch gave {len(rows)} rows for {len(requests)} observations"
+        return [PolicyError(message, op="score_batch") for _ in requests]
 
 
 def answer_of(ask: Ask, request: Score) -> Any:
     """The scores, or the PolicyError in their place."""
     try:
-        return ask(request)
+        return ask(request.observation, request.candidates)
     except PolicyError as fault:
         return fault
 
@@ -81,9 +79,9 @@ def _asker(policy: Policy) -> Ask:
             op="score",
         )
 
-    def ask(request: Score) -> Any:
+    def ask(observation: JSONObject, candidates: list[JSONObject]) -> Any:
         try:
-            return score(request.observation, request.candidates)
+            return score(observation, candidates)
         except Exception as error:
             raise PolicyError(f"the policy raised {describe(error)}") from error
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from pytest_maatml.engine.encoding import decode, encode
+from pytest_maatml.engine.encoding import decode, snapshot
 from pytest_maatml.engine.requests import Close, Look, Reset, Step, Verify
 
 if TYPE_CHECKING:
@@ -48,16 +48,6 @@ class Misfit(Exception):
         self.op = op
 
 
-@dataclass(slots=True)
-class Stepped:
-    """A StepResult as it came; it is not frozen, which would take four times as long to make."""
-
-    observation: Any
-    applied: Any
-    terminal: Any
-    reward: Any
-
-
 class Hosted:
     """An episode that the program knows, and the lines that ask for it."""
 
@@ -75,14 +65,14 @@ class Hosted:
 
 def op_of(request: EnvironmentRequest | Call) -> str:
     """The op that a request begins with."""
-    return request.op if isinstance(request, Call) else _OPS[request.__class__]
+    return request.op if isinstance(request, Call) else _OPS[type(request)]
 
 
 def line_of(op: str, fields: JSONObject) -> bytes:
     """A request as a line. Raises RolloutEnvError for fields that are not JSON, with their path."""
     parts = [b'{"op":%b' % orjson.dumps(op)]
     for name, value in fields.items():
-        parts.append(b',"%b":%b' % (name.encode(), encode(value, name, op=op, strict=True)))
+        parts.append(b',"%b":%b' % (name.encode(), snapshot(value, name, op=op)))
     return b"".join(parts) + b"}\n"
 
 

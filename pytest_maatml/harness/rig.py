@@ -23,9 +23,9 @@ from pytest_maatml.records.identity import RunIdentity, digest_tasks
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
 
+    from pytest_maatml.engine.in_process import Carrier
     from pytest_maatml.engine.protocol import Environment, Hello, JSONObject
     from pytest_maatml.engine.record import Episode, EpisodeError, RolloutPlan
-    from pytest_maatml.engine.requests import Carrier
     from pytest_maatml.harness.spec import RolloutSpec
     from pytest_maatml.models import LoadedPolicy
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from pytest_maatml.engine.in_process import Carrier
     from pytest_maatml.engine.record import EpisodeError
-    from pytest_maatml.engine.requests import Carrier
     from pytest_maatml.gating.report import GateReport
     from pytest_maatml.harness.results import FamilyTally
     from pytest_maatml.harness.spec import RolloutSpec

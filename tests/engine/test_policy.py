@@ -71,9 +71,11 @@ def test_logp_is_log_softmax_over_all_candidates(case: Any) -> None:
 
 def test_a_tie_with_a_masked_candidate_goes_by_id() -> None:
     masked_first = read_candidates([{"id": "b"}, {"id": "a", "valid": False}])
-    assert choose(masked_first, [1.0, 1.0])[:2] == ("b", False)
+    choice = choose(masked_first, [1.0, 1.0])
+    assert (choice.chosen, choice.top_valid) == ("b", False)
     masked_second = read_candidates([{"id": "a"}, {"id": "b", "valid": False}])
-    assert choose(masked_second, [1.0, 1.0])[:2] == ("a", True)
+    choice = choose(masked_second, [1.0, 1.0])
+    assert (choice.chosen, choice.top_valid) == ("a", True)
 
 
 def test_ids_are_compared_as_text() -> None:

@@ -26,7 +26,7 @@ from tests.engine.misbehaving.mirror import Mirror
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest_maatml.engine.requests import Carrier
+    from pytest_maatml.engine.in_process import Carrier
 
 HERE = Path(__file__).parent / "misbehaving"
 MIRROR = [sys.executable, str(HERE / "mirror.py")]
