@@ -67,6 +67,14 @@ class Conversation:
         self._hosted: dict[int, Hosted] = {}
         self._held: dict[int, Any] = {}
         self._ids: dict[str, bytes] = {}
+        self._posts: dict[type, Callable[[int, Any, Any], None]] = {
+            Reset: self._reset,
+            Look: self._look,
+            Step: self._step,
+            Verify: self._verify,
+            Close: self._close,
+            Call: self._call,
+        }
 
     def begin(self, *, one_at_a_time: bool) -> None:
         """Forget what earlier episodes, which have ended, may have left behind."""
@@ -80,14 +88,12 @@ class Conversation:
 
     def ask(self, ticket: int, request: EnvironmentRequest | Call) -> None:
         hosted = self._hosted.get(ticket)
-        if hosted is None and not isinstance(request, Reset | Call):
+        if hosted is None and isinstance(request, Look | Step | Verify | Close):
             self._answer_stranger(ticket, request)
         elif self._strict and not self._is_next(ticket, request):
             self._queue.append((ticket, request))
-        elif hosted is not None and not isinstance(request, Reset | Call):
-            self._post(ticket, request, hosted)
         else:
-            self._introduce(ticket, request)
+            self._posts[type(request)](ticket, request, hosted)
 
     def _is_next(self, ticket: int, request: EnvironmentRequest | Call) -> bool:
         if self.awaiting or isinstance(request, Call):
@@ -201,29 +207,29 @@ class Conversation:
 
     # Asking.
 
-    def _post(self, ticket: int, request: EnvironmentRequest | Call, hosted: Hosted) -> None:
-        if isinstance(request, Step):
-            self._step(ticket, request, hosted)
-        elif isinstance(request, Look):
-            self._send("candidates", ticket, request, hosted.candidates, self._on_candidates)
-            if request.label and not self._strict:
-                self._send("label", ticket, request, hosted.label, self._on_label)
-        elif isinstance(request, Verify):
-            self._send("verify", ticket, request, hosted.verify, self._on_verify)
-            if not self._strict:
-                self._send("close", ticket, request, hosted.close, self._on_close)
-        else:
+    def _reset(self, ticket: int, request: Reset, _: Hosted | None) -> None:
+        """Raises RolloutEnvError for a task that is not JSON."""
+        fields = {"episode": request.episode, "task": request.task, "options": request.options}
+        self._send("reset", ticket, request, line_of("reset", fields), self._on_reset)
+        self._hosted[ticket] = Hosted(request.episode)
+
+    def _call(self, ticket: int, request: Call, _: Hosted | None) -> None:
+        """Raises RolloutEnvError for fields that are not JSON."""
+        line = line_of(request.op, request.fields)
+        self._send(request.op, ticket, request, line, self._on_call)
+
+    def _look(self, ticket: int, request: Look, hosted: Hosted) -> None:
+        self._send("candidates", ticket, request, hosted.candidates, self._on_candidates)
+        if request.label and not self._strict:
+            self._send("label", ticket, request, hosted.label, self._on_label)
+
+    def _verify(self, ticket: int, request: Verify, hosted: Hosted) -> None:
+        self._send("verify", ticket, request, hosted.verify, self._on_verify)
+        if not self._strict:
             self._send("close", ticket, request, hosted.close, self._on_close)
 
-    def _introduce(self, ticket: int, request: EnvironmentRequest | Call) -> None:
-        """Post what needs no episode that the program knows. Raises RolloutEnvError."""
-        if isinstance(request, Reset):
-            fields = {"episode": request.episode, "task": request.task, "options": request.options}
-            self._send("reset", ticket, request, line_of("reset", fields), self._on_reset)
-            self._hosted[ticket] = Hosted(request.episode)
-        elif isinstance(request, Call):
-            line = line_of(request.op, request.fields)
-            self._send(request.op, ticket, request, line, self._on_call)
+    def _close(self, ticket: int, request: Close, hosted: Hosted) -> None:
+        self._send("close", ticket, request, hosted.close, self._on_close)
 
     def _send(
         self,
@@ -243,8 +249,7 @@ class Conversation:
             if len(self._ids) >= _REMEMBERED:
                 self._ids.clear()
             self._ids[request.candidate] = end
-        self.awaiting.append(("step", ticket, request, self._on_step))
-        self.outgoing.append(hosted.step + end)
+        self._send("step", ticket, request, hosted.step + end, self._on_step)
 
     # Being answered.
 
