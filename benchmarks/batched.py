@@ -11,16 +11,14 @@ from __future__ import annotations
 import itertools
 import os
 import random
-import tempfile
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before numpy reads it
 
 import maatml.rollout as peer
 import numpy as np
-from interleaved import rates, report, timed, write
+from interleaved import in_new_folder, rates, report, timed, write
 
 from pytest_maatml.engine.record import Episode
 from pytest_maatml.rollout import (
@@ -36,6 +34,7 @@ from pytest_maatml.rollout import (
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
 EPISODES, STEPS, NUMBERS, UNITS = 200, 20, 64, 256
 CANDIDATES = [{"id": name} for name in "abcd"]
@@ -114,18 +113,19 @@ def ours(policy: Network, tasks: list[dict[str, Any]], out: Path) -> None:
             file.write(ended.line + b"\n")
 
 
+def theirs(policy: Network, tasks: list[dict[str, Any]], out: Path) -> None:
+    peer.write_episodes(peer.rollout(Drift(), policy, tasks), out)
+
+
 def main() -> None:
     policy, tasks = Network(), Drift().tasks({"count": EPISODES})
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder)
-
-        def theirs() -> None:
-            peer.write_episodes(peer.rollout(Drift(), policy, tasks), out)
-
-        found = rates(
-            {OURS: timed(partial(ours, policy, tasks, out)), PEER: timed(theirs)},
-            count=EPISODES * STEPS,
-        )
+    found = rates(
+        {
+            OURS: in_new_folder(timed(partial(ours, policy, tasks))),
+            PEER: in_new_folder(timed(partial(theirs, policy, tasks))),
+        },
+        count=EPISODES * STEPS,
+    )
     aims = {f"{OURS} / {PEER}": (OURS, PEER, 5.0)}
     write("batched", [report("a network of 2 x 256", found, aims, "decisions/s")])
 

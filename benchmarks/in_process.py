@@ -8,13 +8,11 @@ to a file, since that is what they are for.
 
 from __future__ import annotations
 
-import tempfile
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import maatml.rollout as peer
-from interleaved import rates, report, timed, write
+from interleaved import in_new_folder, rates, report, timed, write
 from maatml.rollout.example import LineWorld as PeerLineWorld
 from walkers import QUERY, Trivial, bare_loop
 
@@ -23,6 +21,8 @@ from pytest_maatml.environments.line_world import LineWorld
 from pytest_maatml.rollout import InProcess, RolloutConfig, drive, plan_episode
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pytest_maatml.rollout import Environment
 
 BARE, OURS, PEER = (
@@ -50,16 +50,14 @@ def main() -> None:
     worlds: dict[str, Environment] = {"our": LineWorld(), "the peer's": PeerLineWorld()}
     for name, environment in worlds.items():
         tasks = environment.tasks(QUERY)
-        with tempfile.TemporaryDirectory() as folder:
-            out = Path(folder)
-            found = rates(
-                {
-                    BARE: timed(partial(bare_loop, environment, Trivial(), tasks)),
-                    OURS: timed(partial(ours, environment, tasks, out)),
-                    PEER: timed(partial(theirs, environment, tasks, out)),
-                },
-                count=bare_loop(environment, Trivial(), tasks),
-            )
+        found = rates(
+            {
+                BARE: timed(partial(bare_loop, environment, Trivial(), tasks)),
+                OURS: in_new_folder(timed(partial(ours, environment, tasks))),
+                PEER: in_new_folder(timed(partial(theirs, environment, tasks))),
+            },
+            count=bare_loop(environment, Trivial(), tasks),
+        )
         aims = {f"{OURS} / {PEER}": (OURS, PEER, 3), f"{OURS} / {BARE}": (OURS, BARE, 0.6)}
         results.append(report(f"in process, {name} line_world", found, aims, "decisions/s"))
     write("in_process", results)

@@ -6,23 +6,35 @@ import json
 import os
 import platform
 import statistics
+import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+P = ParamSpec("P")
 ROUNDS = 5
 
 
-def timed(run: Callable[[], object]) -> Callable[[], float]:
+def timed(run: Callable[P, object]) -> Callable[P, float]:
     """`run` as something that returns the seconds which it took."""
 
-    def measured() -> float:
+    def measured(*args: P.args, **options: P.kwargs) -> float:
         started = time.perf_counter()
-        run()
+        run(*args, **options)
         return time.perf_counter() - started
+
+    return measured
+
+
+def in_new_folder(run: Callable[[Path], float]) -> Callable[[], float]:
+    """`run`, given an empty folder each time: an old file would cost its truncation."""
+
+    def measured() -> float:
+        with tempfile.TemporaryDirectory() as folder:
+            return run(Path(folder))
 
     return measured
 

@@ -9,6 +9,7 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from interleaved import rates, report, write
 from walkers import Trivial
@@ -20,14 +21,18 @@ COMMAND = [sys.executable, str(Path(__file__).with_name("sleeper.py"))]
 TASKS = LineWorld().tasks({"count": 200, "seed": 1})
 
 
-def seconds(processes: int) -> float:
+def play(environment: StdioEnvironment, tasks: list[dict[str, Any]]) -> None:
     config = RolloutConfig()
+    plans = (plan_episode(task, index, config) for index, task in enumerate(tasks))
+    for _ in drive(environment, Trivial(), plans, config=config):
+        pass
+
+
+def seconds(processes: int) -> float:
     with StdioEnvironment(COMMAND, processes=processes) as environment:
-        environment.hello()
+        play(environment, TASKS[:processes])  # an episode each: all of them are there
         started = time.perf_counter()
-        plans = (plan_episode(task, index, config) for index, task in enumerate(TASKS))
-        for _ in drive(environment, Trivial(), plans, config=config):
-            pass
+        play(environment, TASKS)
         return time.perf_counter() - started
 
 

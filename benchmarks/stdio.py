@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import maatml.rollout as peer
-from interleaved import rates, report, write
+from interleaved import in_new_folder, rates, report, write
 from servers import OURS, PEER, requests
 from walkers import Trivial
 
@@ -41,25 +41,25 @@ class Bench:
         (out / "requests").write_text("".join(lines))
         (out / "hello").write_text('{"op":"hello"}\n')
 
-    def ours(self, command: list[str]) -> float:
+    def ours(self, command: list[str], out: Path) -> float:
         config = RolloutConfig(label=self.label)
         with StdioEnvironment(command) as environment:
             environment.hello()
             started = time.perf_counter()
             plans = (plan_episode(task, index, config) for index, task in enumerate(self.tasks))
-            with (self.out / "ours.jsonl").open("wb", buffering=0) as file:
+            with (out / "ours.jsonl").open("wb", buffering=0) as file:
                 for ended in drive(environment, self.policy, plans, config=config):
                     assert isinstance(ended, Episode)
                     file.write(ended.line + b"\n")
             return time.perf_counter() - started
 
-    def theirs(self) -> float:
+    def theirs(self, out: Path) -> float:
         config = peer.RolloutConfig(label=self.label)
         with peer.StdioEnvironment(PEER) as environment:
             environment.hello()
             started = time.perf_counter()
             episodes = peer.rollout(environment, self.policy, self.tasks, config=config)
-            peer.write_episodes(episodes, self.out)
+            peer.write_episodes(episodes, out)
             return time.perf_counter() - started
 
     def floor(self, command: list[str]) -> float:
@@ -81,11 +81,11 @@ def main() -> None:
 
 
 def _compare(bench: Bench) -> dict[str, Any]:
-    contenders: dict[str, Callable[[], float]] = {PEER_DRIVER: bench.theirs}
+    contenders: dict[str, Callable[[], float]] = {PEER_DRIVER: in_new_folder(bench.theirs)}
     aims: dict[str, tuple[str, str, float]] = {}
     for name, command, aim in (("our server", OURS, 5), ("the peer's server", PEER, 4)):
         ours, floor = f"{OUR_DRIVER}, {name}", f"{FLOOR}, {name}"
-        contenders[ours] = partial(bench.ours, command)
+        contenders[ours] = in_new_folder(partial(bench.ours, command))
         contenders[floor] = partial(bench.floor, command)
         aims[f"{ours} / {PEER_DRIVER}"] = (ours, PEER_DRIVER, aim)
         # At most 1.6 times the floor's time is at least 1 / 1.6 of its rate.
