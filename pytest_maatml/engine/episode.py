@@ -50,80 +50,84 @@ def run_episode(
     `close` is always asked for: with the verdict, or after a fault. The fault that comes out
     carries the number of the decision.
     """
-    episode_id, label = plan.episode_id, config.label
     decisions: list[bytes] = []
-    chosen = truncated = None
     closed = False
     try:
-        task = snapshot(plan.task, "task", op="tasks")
-        observation = yield Reset(episode_id, plan.task, dict(config.options))
-        if not isinstance(observation, dict):
-            raise _breach("reset", f"the observation must be an object, not {shown(observation)}")
-        seen = snapshot(observation, "observation", op="reset")
-        accepted = None
-        look, step = Look(episode_id, label), Step(episode_id, "")
-        for number in range(config.max_decisions):
-            listed, labels = yield look
-            candidates = reader.read(listed)
-            if not candidates.ids:
-                truncated = "no_candidates"
-                break
-            if label:
-                accepted = _accepted(labels, candidates)
-                if accepted is None and config.stop_unlabelled:
-                    truncated = f"unlabelled:{_reason(labels)}"
-                    break
-            if not candidates.valid_by_id:
-                truncated = "no_valid_candidate"
-                break
-            if ask is None:
-                scores = yield Score(observation, listed)
-            else:
-                scores = ask(observation, listed)
-            choice = choose(candidates, scores)
-            chosen, act = choice.chosen, choice.act
-            if accepted and draw(config.seed, episode_id, number) < config.teacher_mix:
-                chosen = accepted[0]
-                act = choice.act_of_teacher(chosen)
-            step.candidate = chosen
-            observation, applied, terminal, reward = yield step
-            if (
-                type(observation) is not dict
-                or type(applied) is not bool
-                or (terminal is not None and type(terminal) is not str)
-                or type(reward) is not float
-                or not isfinite(reward)
-            ):
-                reward = _check_step(observation, applied, terminal, reward)
-            after = snapshot(observation, "observation", "step")
-            decisions.append(
-                encode_decision(seen, candidates.encoded, act, accepted, applied, reward)
-            )
-            if terminal is not None:
-                break
-            seen = after
-        else:
-            truncated = "max_decisions"
-        verdict = yield Verify(episode_id)
+        task = snapshot(plan.task, "task", "tasks")
+        last_action, truncated = yield from _decide(plan, config, reader, ask, decisions)
+        verdict = yield Verify(plan.episode_id)
         closed = True
         outcome = _outcome(verdict, len(decisions), truncated)
     except RolloutEnvError as fault:
         fault.decision = len(decisions)
         if not closed:
-            yield Close(episode_id)
+            yield Close(plan.episode_id)
         raise
     return Episode(
         index=plan.index,
-        episode_id=episode_id,
+        episode_id=plan.episode_id,
         task_id=plan.task_id,
         task_family=plan.task_family,
         success=outcome["success"],
         status=outcome["status"],
         truncated=truncated,
         decisions=len(decisions),
-        last_action=chosen,
+        last_action=last_action,
         line=encode_record(plan, provenance, task, decisions, outcome),
     )
+
+
+def _decide(
+    plan: RolloutPlan,
+    config: RolloutConfig,
+    reader: CandidateReader,
+    ask: Ask | None,
+    decisions: list[bytes],
+) -> Generator[Request, Any, tuple[str | None, str | None]]:
+    """Fill `decisions` until the episode ends; the last id stepped, and why it was cut, or None."""
+    episode_id, label = plan.episode_id, config.label
+    chosen = accepted = None
+    observation = yield Reset(episode_id, plan.task, dict(config.options))
+    if not isinstance(observation, dict):
+        raise _breach("reset", f"the observation must be an object, not {shown(observation)}")
+    seen = snapshot(observation, "observation", "reset")
+    look, step = Look(episode_id, label), Step(episode_id, "")
+    for number in range(config.max_decisions):
+        listed, labels = yield look
+        candidates = reader.read(listed)
+        if not candidates.ids:
+            return chosen, "no_candidates"
+        if label:
+            accepted = _accepted(labels, candidates)
+            if accepted is None and config.stop_unlabelled:
+                return chosen, f"unlabelled:{_reason(labels)}"
+        if not candidates.valid_by_id:
+            return chosen, "no_valid_candidate"
+        if ask is None:
+            scores = yield Score(observation, listed)
+        else:
+            scores = ask(observation, listed)
+        choice = choose(candidates, scores)
+        chosen, act = choice.chosen, choice.act
+        if accepted and draw(config.seed, episode_id, number) < config.teacher_mix:
+            chosen = accepted[0]
+            act = choice.act_of_teacher(chosen)
+        step.candidate = chosen
+        observation, applied, terminal, reward = yield step
+        if (
+            type(observation) is not dict
+            or type(applied) is not bool
+            or (terminal is not None and type(terminal) is not str)
+            or type(reward) is not float
+            or not isfinite(reward)
+        ):
+            reward = _check_step(observation, applied, terminal, reward)
+        after = snapshot(observation, "observation", "step")
+        decisions.append(encode_decision(seen, candidates.encoded, act, accepted, applied, reward))
+        if terminal is not None:
+            return chosen, None
+        seen = after
+    return chosen, "max_decisions"
 
 
 def _accepted(labels: Labels, candidates: CandidateSet) -> list[str] | None:
