@@ -117,3 +117,14 @@ def read_shard(text: str, *, option: str) -> tuple[int, int]:
     if not (slash and which.isdecimal() and count.isdecimal() and 1 <= int(which) <= int(count)):
         raise ConfigurationError(f"{option} wants I/N with 1 <= I <= N, such as 1/3, not {text!r}")
     return int(which), int(count)
+
+
+def read_concurrency(value: Any) -> int | None:
+    """The episodes in flight, None for auto. Raises ConfigurationError for anything else."""
+    if value in (None, "", "auto"):
+        return None
+    if isinstance(value, str) and value.isdecimal():
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ConfigurationError(f"concurrency must be a number from 1 or auto, not {value!r}")
+    return value

@@ -23,8 +23,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--env-command", metavar="CMD", help="a program that serves over stdio")
     parser.add_argument("--tasks", default="{}", metavar="JSON", help="query, array, or @FILE")
     parser.add_argument("--option", action="append", default=[], metavar="K=V")
-    parser.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS")
-    parser.add_argument("--max-decisions", type=int, default=256, metavar="N")
+    parser.add_argument("--timeout", type=float, metavar="SECONDS")
+    parser.add_argument("--max-decisions", type=int, metavar="N")
     parser.add_argument(
         "--rule", action="append", default=[], metavar="NAME", help="check this alone; repeatable"
     )
@@ -56,20 +56,18 @@ def _chosen(rules: tuple[Rule, ...], names: list[str]) -> list[Rule]:
 
 def _spec_of(chosen: argparse.Namespace) -> RolloutSpec:
     from pytest_maatml.arguments import read_options, read_tasks
-    from pytest_maatml.errors import ConfigurationError
-    from pytest_maatml.harness.spec import CarrierSettings, RolloutSpec
+    from pytest_maatml.harness.choices import RolloutChoices
 
-    if bool(chosen.env) == bool(chosen.env_command):
-        raise ConfigurationError("give --env or --env-command, one of the two")
     here = Path.cwd()
-    return RolloutSpec(
-        env=chosen.env,
-        env_command=chosen.env_command,
-        base=here,
+    choices = RolloutChoices(
+        started_in=here,
+        env=chosen.env or None,
+        env_command=chosen.env_command or None,
         tasks=read_tasks(chosen.tasks, option="--tasks", base=here),
         options=read_options(chosen.option, option="--option"),
         source="check",
         max_decisions=chosen.max_decisions,
-        out=here,
-        carrier=CarrierSettings(timeout=chosen.timeout),
+        timeout=chosen.timeout,
     )
+    choices.check(needs_environment=True)
+    return choices.spec(base=here)

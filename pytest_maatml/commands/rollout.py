@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import argparse
 
     from pytest_maatml.engine.record import Episode, EpisodeError
+    from pytest_maatml.harness.choices import RolloutChoices
     from pytest_maatml.harness.results import FamilyTally
     from pytest_maatml.harness.spec import RolloutSpec
 
@@ -24,59 +25,57 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--env-command", metavar="CMD", help="a program that serves over stdio")
     parser.add_argument("--tasks", default="{}", metavar="JSON", help="query, array, or @FILE")
     parser.add_argument("--checkpoint", metavar="RUN", help="run id or folder")
-    parser.add_argument("--device", default="auto")
+    parser.add_argument("--device")
     parser.add_argument("--label", action="store_true", help="record the teacher's valid ids")
-    parser.add_argument("--teacher-mix", default="0", metavar="SHARE", help="needs --label")
+    parser.add_argument("--teacher-mix", metavar="SHARE", help="needs --label")
     parser.add_argument("--option", action="append", default=[], metavar="K=V", help="for resets")
     parser.add_argument("--source", metavar="NAME", help="dagger with --label, else rollout")
-    parser.add_argument("--round", type=int, default=0, metavar="N", help="of collection")
-    parser.add_argument("--seed", type=int, default=0, metavar="N")
-    parser.add_argument("--max-decisions", type=int, default=256, metavar="N")
-    parser.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS")
+    parser.add_argument("--round", type=int, metavar="N", help="of collection")
+    parser.add_argument("--seed", type=int, metavar="N")
+    parser.add_argument("--max-decisions", type=int, metavar="N")
+    parser.add_argument("--timeout", type=float, metavar="SECONDS")
     parser.add_argument("--out", type=Path, metavar="DIR")
-    parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes")
+    parser.add_argument("--workers", type=int, metavar="N", help="processes")
     parser.add_argument("--resume", action="store_true", help="go on with an unfinished run")
     parser.add_argument("--overwrite", action="store_true", help="replace another run's collection")
     parser.set_defaults(run=_run)
 
 
 def _spec_of(chosen: argparse.Namespace) -> RolloutSpec:
-    from pytest_maatml.arguments import read_options, read_tasks
-    from pytest_maatml.errors import ConfigurationError
-    from pytest_maatml.harness.spec import CarrierSettings, RolloutSpec
     from pytest_maatml.models import load_plugins, read_model
-    from pytest_maatml.schedule import teacher_mix_at
 
-    if bool(chosen.env) == bool(chosen.env_command):
-        raise ConfigurationError("give --env or --env-command, one of the two")
-    mix = teacher_mix_at(chosen.teacher_mix, chosen.round, option="--teacher-mix")
-    if mix and not chosen.label:
-        raise ConfigurationError("--teacher-mix needs --label")
+    choices = _choices(chosen)
+    choices.check(needs_environment=True)
     model = read_model(chosen.model_dir)
     load_plugins(model)
-    source = chosen.source or ("dagger" if chosen.label else "rollout")
-    default_out = model.output_dir / "episodes" / f"{source}-r{chosen.round}"
+    return choices.spec(base=choices.started_in, model=model)
+
+
+def _choices(chosen: argparse.Namespace) -> RolloutChoices:
+    from pytest_maatml.arguments import read_options, read_tasks
+    from pytest_maatml.harness.choices import RolloutChoices
+
     here = Path.cwd()
-    return RolloutSpec(
-        model=model,
-        env=chosen.env,
-        env_command=chosen.env_command,
-        base=here,
+    return RolloutChoices(
+        started_in=here,
+        env=chosen.env or None,
+        env_command=chosen.env_command or None,
         tasks=read_tasks(chosen.tasks, option="--tasks", base=here),
         options=read_options(chosen.option, option="--option"),
         checkpoint=chosen.checkpoint,
         device=chosen.device,
         label=chosen.label,
-        teacher_mix=mix,
-        source=source,
+        collects=True,
+        teacher_mix=chosen.teacher_mix,
+        source=chosen.source or None,
         round=chosen.round,
         seed=chosen.seed,
         max_decisions=chosen.max_decisions,
-        out=chosen.out.resolve() if chosen.out else default_out,
+        timeout=chosen.timeout,
+        out=chosen.out.resolve() if chosen.out else None,
         workers=chosen.workers,
         resume=chosen.resume,
         overwrite=chosen.overwrite,
-        carrier=CarrierSettings(timeout=chosen.timeout),
     )
 
 
