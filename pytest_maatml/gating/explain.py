@@ -10,6 +10,7 @@ from pytest_maatml.gates.stopping import Risk, parse_stopping
 from pytest_maatml.gates.threshold import as_fraction, zero_failure_episodes
 from pytest_maatml.gating.baseline import can_alarm
 from pytest_maatml.gating.report import FAIL, NOT_DECIDED, PASS, UNGATED
+from pytest_maatml.table import counted
 
 if TYPE_CHECKING:
     from pytest_maatml.gating.report import BaselineReport, GateReport
@@ -105,7 +106,8 @@ def _stopped(report: GateReport) -> str:
 
 def _baseline_lines(baseline: BaselineReport) -> list[str]:
     lines = [
-        f"  against {baseline.file}: {baseline.wins} wins, {baseline.losses} losses, "
+        f"  against {baseline.file}: {counted(baseline.wins, 'win')}, "
+        f"{counted(baseline.losses, 'loss', 'losses')}, "
         f"{baseline.unpaired} unpaired: {baseline.verdict}"
     ]
     if baseline.difference is not None:
@@ -205,12 +207,13 @@ def _risk(report: GateReport) -> str:
 
 def _why(report: GateReport) -> str:
     missing = report.planned - report.ended - report.saved
+    were = "was" if report.unlabelled == 1 else "were"
     reasons = (
         (report.errors, "errored"),
-        (report.unlabelled, "were cut for want of a label"),
+        (report.unlabelled, f"{were} cut for want of a label"),
         (missing, "did not run"),
     )
-    return " and ".join(f"{count} episodes {what}" for count, what in reasons if count)
+    return " and ".join(f"{counted(count, 'episode')} {what}" for count, what in reasons if count)
 
 
 def _to_decide(report: GateReport) -> str:
@@ -219,15 +222,24 @@ def _to_decide(report: GateReport) -> str:
     to_pass = report.required - report.success
     to_fail = report.planned - report.required + 1 - report.failures
     if to_pass <= 0:
+        few = counted(report.max_errors, "episode")
         return (
-            f"Enough succeeded already: it passes once no more than {report.max_errors} episodes "
-            f"error, so run the {report.errors} errored ones again."
+            f"Enough succeeded already: it passes once no more than {few} "
+            f"{_verb('error', report.max_errors)}, so run those that errored again."
         )
     still_open = report.planned - report.success - report.failures
+    successes, pass_ = counted(to_pass, "success", "successes"), _verb("pass", to_pass)
+    failures, fail = counted(to_fail, "failure"), _verb("fail", to_fail)
     return (
-        f"Of the {still_open} episodes without an outcome, {to_pass} successes pass it and "
-        f"{to_fail} failures fail it."
+        f"Of the {counted(still_open, 'episode')} without an outcome, {successes} {pass_} it and "
+        f"{failures} {fail} it."
     )
+
+
+def _verb(verb: str, count: int) -> str:
+    if count != 1:
+        return verb
+    return f"{verb}es" if verb.endswith("s") else f"{verb}s"
 
 
 def _to_show(report: GateReport) -> str:
@@ -242,8 +254,8 @@ def _to_show(report: GateReport) -> str:
     if more <= 0:
         return "A certify gate, had it been asked, would have passed on these episodes."
     return (
-        f"To show that the rate is at least {rate} takes {more} more episodes without a failure, "
-        f"{needed} in all, under a certify gate."
+        f"To show that the rate is at least {rate} takes {counted(more, 'more episode')} without "
+        f"a failure, {needed} in all, under a certify gate."
     )
 
 
@@ -275,7 +287,8 @@ def _baseline_sentences(name: str, baseline: BaselineReport) -> tuple[str, str, 
     if baseline.verdict == NOT_DECIDED:
         return (
             f"Whether {name} is worse than {against} was not decided: "
-            f"{baseline.unpaired} episodes pair with none of it.",
+            f"{counted(baseline.unpaired, 'episode')} {_verb('pair', baseline.unpaired)} with none "
+            f"of it.",
             "That is no regression: errors are never losses.",
             "Mend what went wrong and run those episodes again.",
         )
@@ -284,17 +297,21 @@ def _baseline_sentences(name: str, baseline: BaselineReport) -> tuple[str, str, 
     to_alarm = least_alarming_losses(baseline.wins, alpha=baseline.alpha) - baseline.losses
     if baseline.verdict == FAIL:
         return (
-            f"{name} is worse than {against}: {baseline.losses} tasks were lost and "
-            f"{baseline.wins} won, p {baseline.adjusted_p:.4g}.",
+            f"{name} is worse than {against}: {_lost(baseline)}, p {baseline.adjusted_p:.4g}.",
             "That does not mean that each lost task is worse: some would be lost by chance.",
             "No more episodes are needed.",
         )
     return (
-        f"Nothing shows that {name} is worse than {against}: {baseline.losses} tasks were lost and "
-        f"{baseline.wins} won.",
+        f"Nothing shows that {name} is worse than {against}: {_lost(baseline)}.",
         "That does not mean that it is as good.",
-        f"Beside {baseline.wins} wins, {to_alarm} more losses would raise the alarm.",
+        f"Beside {counted(baseline.wins, 'win')}, {counted(to_alarm, 'more loss', 'more losses')} "
+        f"would raise the alarm.",
     )
+
+
+def _lost(baseline: BaselineReport) -> str:
+    were = "was" if baseline.losses == 1 else "were"
+    return f"{counted(baseline.losses, 'task')} {were} lost and {baseline.wins} won"
 
 
 def _margin_sentences(name: str, baseline: BaselineReport, against: str) -> tuple[str, str, str]:

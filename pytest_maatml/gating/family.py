@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
 
 from pytest_maatml.arguments import OVERALL_GATE
 from pytest_maatml.engine.draws import draw
 from pytest_maatml.engine.record import EpisodeError, RolloutPlan
-from pytest_maatml.errors import ConfigurationError
 from pytest_maatml.gates.stopping import Exact, Off, Risk, ThresholdJudge
 from pytest_maatml.gates.threshold import Outcome
 from pytest_maatml.gating.baseline import UNLABELLED, Baseline, BaselineGate
@@ -41,7 +39,7 @@ _ENDINGS: Final[tuple[HowItEnded, ...]] = (
 )
 _CODES: Final[dict[HowItEnded, int]] = {how: code for code, how in enumerate(_ENDINGS) if code}
 
-__all__ = ["FamilyGate", "GatePolicy", "GateReport", "OverallGate", "count_ungated", "judge_again"]
+__all__ = ["FamilyGate", "GatePolicy", "GateReport", "OverallGate"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +68,7 @@ class OverallGate:
     def of_record(cls, record: Mapping[str, Any]) -> Self | None:
         """The gate of which `record` is a report, as `GateReport.as_dict` gives it."""
         report = GateReport.from_dict(record)
-        return cls.plan(_policy_of(report), report.planned, seed=report.seed)
+        return cls.plan(GatePolicy.of_report(report), report.planned, seed=report.seed)
 
     def judge(self) -> ThresholdJudge:
         """A judge for one family, which knows of no other."""
@@ -297,100 +295,14 @@ def _places(order: Sequence[RolloutPlan]) -> Sequence[int]:
     return places
 
 
-def judge_again(
-    record: Mapping[str, Any],
-    rows: Iterable[Mapping[str, Any]],
-    errors: Iterable[Mapping[str, Any]] = (),
-    *,
-    baseline: Baseline | None = None,
-    overall: OverallGate | None = None,
-) -> GateReport:
-    """The report on a family's merged `rows` and `errors`, by the rule that `record` holds.
-
-    `record` is `GateReport.as_dict`, of any shard; rows and errors are those of `episodes.jsonl`
-    and `errors.jsonl`, in any order. The baseline is read from where it was, unless given. Raises
-    ConfigurationError where episodes are missing that no stopping left out.
-    """
-    recorded = GateReport.from_dict(record)
-    ended = _endings(rows, errors)
-    if len(ended) == recorded.stopped_at:
-        return recorded
-    if len(ended) != recorded.planned:
-        raise ConfigurationError(
-            f"the gate of {recorded.family} is of {recorded.planned} episodes, and {len(ended)} are"
-            " here: merge all shards of the run"
-        )
-    if baseline is None and recorded.baseline is not None:
-        baseline = Baseline.read(Path(recorded.baseline.file))
-    gate = FamilyGate.plan(
-        _policy_of(recorded),
-        recorded.family,
-        [plan for plan, _ in ended],
-        seed=recorded.seed,
-        baseline=baseline,
-        overall=overall,
-        alarms=recorded.alarms,
-    )
-    return _finished(gate, ended)
-
-
-def count_ungated(
-    family: str, rows: Iterable[Mapping[str, Any]], errors: Iterable[Mapping[str, Any]] = ()
-) -> GateReport:
-    """The counts of a family of which nothing is asked by itself, for the gate over all."""
-    ended = _endings(rows, errors)
-    gate = FamilyGate.plan(GatePolicy(), family, [plan for plan, _ in ended], seed=0)
-    return _finished(gate, ended)
-
-
-def _endings(
-    rows: Iterable[Mapping[str, Any]], errors: Iterable[Mapping[str, Any]]
-) -> list[tuple[RolloutPlan, HowItEnded]]:
-    ended = [(_plan_of(row), _how_recorded(row["outcome"])) for row in rows]
-    return ended + [(_plan_of(row), "error") for row in errors]
-
-
-def _finished(gate: FamilyGate, ended: Iterable[tuple[RolloutPlan, HowItEnded]]) -> GateReport:
-    for plan, how in ended:
-        gate.note(plan.index, how)
-    return gate.finish()
-
-
-def _policy_of(report: GateReport) -> GatePolicy:
-    baseline = report.baseline
-    return GatePolicy(
-        rates={} if report.threshold is None else {report.family: report.threshold},
-        kind=report.kind,
-        alpha=report.alpha,
-        stopping=report.stopping,
-        baseline=None if baseline is None else Path(baseline.file),
-        margin=None if baseline is None else baseline.margin,
-        max_errors=report.max_errors,
-    )
-
-
-def _plan_of(row: Mapping[str, Any]) -> RolloutPlan:
-    """The plan of a recorded episode or error; the id ends in the index (see `plan_episode`)."""
-    return RolloutPlan(
-        index=int(row["episode_id"].rpartition("-")[2]),
-        episode_id=row["episode_id"],
-        task=row.get("task", {}),
-        task_id=row["task_id"],
-        task_family=row["task_family"],
-    )
-
-
 def _how(ended: Episode | EpisodeError) -> HowItEnded:
     if isinstance(ended, EpisodeError):
         return "error"
-    return _how_completed(success=ended.success, truncated=ended.truncated)
+    return how_completed(success=ended.success, truncated=ended.truncated)
 
 
-def _how_recorded(outcome: Mapping[str, Any]) -> HowItEnded:
-    return _how_completed(success=outcome["success"], truncated=outcome["truncated"])
-
-
-def _how_completed(*, success: bool, truncated: str | None) -> HowItEnded:
+def how_completed(*, success: bool, truncated: str | None) -> HowItEnded:
+    """How an episode ended that ran to a verdict."""
     if truncated is not None and truncated.startswith(UNLABELLED):
         return "unlabelled"
     return "success" if success else "failure"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, get_args
+from pathlib import Path
+from typing import TYPE_CHECKING, Self, get_args
 
 from pytest_maatml.arguments import DEFAULT_GATE, OVERALL_GATE
 from pytest_maatml.errors import ConfigurationError
@@ -14,9 +15,9 @@ from pytest_maatml.gates.threshold import GateKind, ThresholdRule, as_fraction, 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from fractions import Fraction
-    from pathlib import Path
 
     from pytest_maatml.gates.stopping import StoppingRule
+    from pytest_maatml.gating.report import GateReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +55,20 @@ class GatePolicy:
                 _check_margin(self.margin)
         except ValueError as error:
             raise ConfigurationError(str(error)) from None
+
+    @classmethod
+    def of_report(cls, report: GateReport) -> Self:
+        """What was asked of the family of `report`."""
+        baseline = report.baseline
+        return cls(
+            rates={} if report.threshold is None else {report.family: report.threshold},
+            kind=report.kind,
+            alpha=report.alpha,
+            stopping=report.stopping,
+            baseline=None if baseline is None else Path(baseline.file),
+            margin=None if baseline is None else baseline.margin,
+            max_errors=report.max_errors,
+        )
 
     @property
     def asks(self) -> bool:

@@ -11,12 +11,14 @@ from scipy.stats import binomtest
 from statsmodels.stats.multitest import multipletests
 
 from pytest_maatml.errors import ConfigurationError
+from pytest_maatml.gating.again import judge_again
 from pytest_maatml.gating.baseline import Baseline, BaselineTask
-from pytest_maatml.gating.family import FamilyGate, GatePolicy, judge_again
+from pytest_maatml.gating.family import FamilyGate, GatePolicy
 from pytest_maatml.gating.report import GateReport, adjust
 from pytest_maatml.records.episodes import RecordError
 from pytest_maatml.records.identity import digest_tasks
-from tests.gating.test_family import as_rows, ended
+from tests.gating.test_again import as_rows
+from tests.gating.test_family import ended
 from tests.records.samples import IDENTITY, episode, error, plans, run
 
 

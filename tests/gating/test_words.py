@@ -109,7 +109,7 @@ def test_a_point_pass_is_not_called_a_rate() -> None:
 def test_what_is_not_decided_says_what_would_decide_it() -> None:
     sentences = explain_lines(judge("ssssfeeeee", asked()))
     assert sentences[0].endswith("was not decided: 5 episodes errored.")
-    assert "1 successes pass it and 5 failures fail it" in sentences[2]
+    assert "1 success passes it and 5 failures fail it" in sentences[2]
     enough = explain_lines(judge("sssssseeee", asked()))[2]
     assert "once no more than 0 episodes error" in enough
 
@@ -149,3 +149,11 @@ def test_an_alarm_after_holms_correction_shows_both_p(tmp_path: Path) -> None:
     found = re.search(r"p ([\d.]+), ([\d.]+) after Holm's correction", text)
     assert found is not None
     assert [float(p) for p in found.groups()] == pytest.approx([1 / 64, 1 / 32], rel=1e-3)
+
+
+def test_one_of_anything_is_said_in_the_singular() -> None:
+    sentences = explain_lines(judge("ssssufffff", asked()))
+    assert sentences[0].endswith("was not decided: 1 episode was cut for want of a label.")
+    assert sentences[2] == (
+        "Of the 1 episode without an outcome, 1 success passes it and 1 failure fails it."
+    )
