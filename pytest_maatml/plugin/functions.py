@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from pytest_maatml.arguments import check_gates, check_rate, check_tasks
+from pytest_maatml.arguments import check_gates, check_rate, check_tasks, read_concurrency
 from pytest_maatml.engine.encoding import snapshot
 from pytest_maatml.errors import ConfigurationError, MaatmlError, did_you_mean
 from pytest_maatml.models import load_plugins, read_model
 from pytest_maatml.plugin.containment import contained
 from pytest_maatml.plugin.items import item_name
+from pytest_maatml.plugin.options import RIVALS
 from pytest_maatml.plugin.session import MaatmlWarning, session_of
-from pytest_maatml.plugin.settings import read_concurrency
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -44,7 +44,6 @@ _NOT_FOR_TESTS: Final[dict[str, Any]] = {
     "baseline": None,
     "margin": None,
 }
-_RIVALS: Final = {"env": "env_command", "env_command": "env", "policy": "model", "model": "policy"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +175,7 @@ def _keywords(definition: Any) -> dict[str, Any]:
                     f"the marker maatml has no keyword {key!r}; known: {', '.join(KEYWORDS)}"
                     f"{did_you_mean(key, KEYWORDS)}"
                 )
-            if _RIVALS.get(key) not in given:
+            if RIVALS.get(key) not in given:
                 given.setdefault(key, value)
     return given
 
@@ -189,7 +188,7 @@ def _settings(
     changes |= {key: _plain(key, given[key]) for key in _PLAIN if key in given}
     if "concurrency" in given:
         changes["concurrency"] = read_concurrency(given["concurrency"])
-    for key, rival in _RIVALS.items():
+    for key, rival in RIVALS.items():
         if key in given:
             changes[rival] = None
     if "tasks" in given:

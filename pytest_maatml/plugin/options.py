@@ -1,12 +1,12 @@
 """Every option and ini key, declared once; read and checked when the plugin is active.
 
-Imported by every pytest run, so it imports nothing else of ours at the top.
+Imported by every pytest run, so it imports nothing else of ours at the top, and an option is a
+named tuple: a dataclass takes four times as long to make.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import pytest
 
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 GROUP: Final = "maatml"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
+class Option(NamedTuple):
     """One `--maatml-NAME` and, unless `ini` is None, the ini key `maatml_NAME` of that type."""
 
     name: str
@@ -267,12 +266,31 @@ def is_active(config: pytest.Config) -> bool:
     )
 
 
+#: Two that say the same thing: the one that is given nearer by stands.
+RIVALS: Final = {
+    "env": "env_command",
+    "env_command": "env",
+    "model": "policy",
+    "policy": "model",
+}
+
+
 def given(config: pytest.Config, name: str) -> Any:
     """The value from the command line, else from the ini file, else None."""
     value = config.getoption(f"maatml_{name}")
     if value is not None or name in _WITHOUT_INI:
         return value
+    rival = RIVALS.get(name)
+    if rival is not None and config.getoption(f"maatml_{rival}") is not None:
+        return None
     return config.getini(f"maatml_{name}")
+
+
+def origin(config: pytest.Config, name: str) -> str:
+    """The option or ini key that gave the value, for messages."""
+    if config.getoption(f"maatml_{name}") is None:
+        return f"maatml_{name} in {config.inipath}"
+    return f"--maatml-{name.replace('_', '-')}"
 
 
 def relative_to(config: pytest.Config, name: str) -> Path:

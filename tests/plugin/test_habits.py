@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 RUN = ("--maatml-model=walker", "--maatml-env=line_world", '--maatml-tasks={"count": 9}')
 NEAR, FAR = "walker/model.yml::line_world::near", "walker/model.yml::line_world::far"
 OWN = "test_own.py::test_own"
+SERVED = f"--maatml-env-command={shlex.quote(sys.executable)} -m pytest_maatml serve line_world"
 
 #: One episode a family that fails without a step, under names that no id can hold.
 ODD = """\
@@ -318,6 +319,22 @@ def test_an_option_is_not_in_vain_where_its_items_are_deselected_or_an_ini_key(
     result.assert_outcomes(passed=1, deselected=11)
     pytester.makeini("[pytest]\nmaatml_env = line_world\naddopts = --maatml-label\n")
     pytester.runpytest("test_own.py").assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(
+    ("ini", "given"),
+    [
+        (("maatml_model = walker", "maatml_env_command = gone"), "--maatml-env=line_world"),
+        (("maatml_model = walker", "maatml_env = gone"), SERVED),
+        (("maatml_policy = gone", "maatml_env = line_world"), "--maatml-model=walker"),
+    ],
+)
+def test_the_command_line_stands_against_a_rival_in_the_ini_file(
+    pytester: pytest.Pytester, walker: ModelFolder, ini: tuple[str, str], given: str
+) -> None:
+    pytester.makeini("\n".join(["[pytest]", *ini]))
+    pytester.runpytest(given).assert_outcomes(passed=1)
+    assert len(walker.episodes()) == 1
 
 
 @pytest.mark.parametrize("more", [[], ["-n2"]])
