@@ -1,4 +1,4 @@
-"""Plain tables for the terminal."""
+"""Plain tables and counts for the terminal."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """`1 error`, `2 errors`; `many` is the plural where an s does not make it."""
+    return f"{count} {one if count == 1 else many or f'{one}s'}"
 
 
 def aligned(rows: Sequence[Sequence[str]], *, left: Sequence[bool] = ()) -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_maatml.arguments import OVERALL_GATE
 from pytest_maatml.errors import ConfigurationError
-from pytest_maatml.table import aligned
+from pytest_maatml.table import aligned, counted
 
 if TYPE_CHECKING:
     import argparse
@@ -218,7 +218,8 @@ def _lines(reports: Sequence[GateReport], outcome: str) -> list[str]:
             lines.append(f"lost in {report.family}: {', '.join(lost)}")
     errors = sum(report.errors for report in reports if report.family != OVERALL_GATE)
     if errors:
-        lines.append(f"{errors} episodes of the candidate errored; an error is never a loss")
+        episodes = counted(errors, "episode")
+        lines.append(f"{episodes} of the candidate errored; an error is never a loss")
     return [*lines, outcome]
 
 

@@ -32,6 +32,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def _run(chosen: argparse.Namespace) -> int:
     from pytest_maatml.harness.wording import gate_lines
     from pytest_maatml.records.merge import merge_runs
+    from pytest_maatml.table import counted
 
     recorded = _recorded_gates(chosen.inputs)
     reports: list[GateReport] = []
@@ -48,7 +49,7 @@ def _run(chosen: argparse.Namespace) -> int:
         print("\n".join(gate_lines(report, explain=False)))
     print(
         f"{summary['success']} of {summary['episodes']} episodes verified as success, "
-        f"{summary['errors']} errors, in {chosen.out}"
+        f"{counted(summary['errors'], 'error')}, in {chosen.out}"
     )
     if not any(map(_summary_of, chosen.inputs)):
         print(
@@ -98,7 +99,8 @@ def _judge(
 ) -> list[GateReport]:
     """The gates over the merged rows; alarms of several families weighed together."""
     from pytest_maatml.arguments import OVERALL_GATE
-    from pytest_maatml.gating.family import OverallGate, count_ungated, judge_again
+    from pytest_maatml.gating.again import count_ungated, judge_again
+    from pytest_maatml.gating.family import OverallGate
 
     overall = None
     if OVERALL_GATE in recorded:

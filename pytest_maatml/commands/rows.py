@@ -80,11 +80,15 @@ def converted(
     as `EpisodeFormat.convert`, RecordError for a file that cannot be read.
     """
     from pytest_maatml.records.episodes import read_episodes
+    from pytest_maatml.table import counted
 
     for place in places:
         file = place / "episodes.jsonl" if place.is_dir() else place
         if errors := _count_errors(file.with_name("errors.jsonl")):
-            print(f"{place}: {errors} episodes errored and give no rows", file=sys.stderr)
+            give = "gives" if errors == 1 else "give"
+            print(
+                f"{place}: {counted(errors, 'episode')} errored and {give} no rows", file=sys.stderr
+            )
         yield from chosen_format.convert(read_episodes(file), split=split)
 
 

@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_maatml.table import aligned
+from pytest_maatml.table import aligned, counted
 
 if TYPE_CHECKING:
     import argparse
@@ -48,10 +48,12 @@ def _text(summary: Mapping[str, Any]) -> str:
     rows: list[tuple[str, ...]] = [("family", "verified", "rate", "Wilson 95%")]
     rows += [_row(family, counts) for family, counts in summary["families"].items()]
     lines = aligned([*rows, _row("overall", summary)])
-    lines.append(f"{summary['decisions']} decisions, {summary['truncated']} episodes truncated")
+    decisions = counted(summary["decisions"], "decision")
+    lines.append(f"{decisions}, {counted(summary['truncated'], 'episode')} truncated")
     if summary["labelled_decisions"]:
+        labelled = counted(summary["labelled_decisions"], "decision")
         lines.append(
-            f"{summary['labelled_decisions']} decisions labelled; the policy agrees with the "
+            f"{labelled} labelled; the policy agrees with the "
             f"teacher on {summary['policy_agrees_with_teacher']:.1%}"
         )
     return "\n".join(lines)

@@ -104,6 +104,13 @@ def _not_a_row(scores: Any, reason: object) -> PolicyError:
     return PolicyError(f"score must return one number a candidate, not {shown(scores)} ({reason})")
 
 
+def _wrong_number(scores: Sequence[float], candidates: CandidateSet) -> PolicyError:
+    given, wanted = len(scores), len(candidates.ids)
+    return PolicyError(
+        f"{given} score{'s' * (given != 1)} for {wanted} candidate{'s' * (wanted != 1)}"
+    )
+
+
 def _number(score: Any) -> float:
     if isinstance(score, str | bytes):  # which float() would read
         raise TypeError(f"{type(score).__name__} is not a number")
@@ -112,7 +119,7 @@ def _number(score: Any) -> float:
 
 def _choose(candidates: CandidateSet, values: Sequence[float]) -> Choice:
     if len(values) != len(candidates.ids):
-        raise PolicyError(f"{len(values)} scores for {len(candidates.ids)} candidates")
+        raise _wrong_number(values, candidates)
     top = max(candidates.by_id, key=values.__getitem__)  # max keeps the first of equals
     chosen = top
     if not candidates.valid[top]:
@@ -157,7 +164,7 @@ def select(candidates: Sequence[JSONObject], scores: Sequence[float]) -> str | N
     """
     known = read_candidates(list(candidates))
     if len(scores) != len(known.ids):
-        raise PolicyError(f"{len(scores)} scores for {len(known.ids)} candidates")
+        raise _wrong_number(scores, known)
     values = list(map(float, scores))
     if not all(map(isfinite, values)):
         _refuse_scores(values, values, known)

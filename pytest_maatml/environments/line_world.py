@@ -19,7 +19,7 @@ from pytest_maatml.engine.protocol import (
     StepResult,
     Verification,
 )
-from pytest_maatml.errors import RolloutEnvError
+from pytest_maatml.errors import RolloutEnvError, did_you_mean
 
 if TYPE_CHECKING:
     from pytest_maatml.engine.protocol import JSONObject
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _MOVES: Final = {"left": -1, "right": 1}
 _FINISH: Final = "finish"
 _NEVER_VALID: Final = "jump"
+_QUERY: Final = ("count", "seed", "slack", "span", "split")
 
 
 @dataclass(slots=True)
@@ -55,6 +56,15 @@ class _Walk:
             self.terminal = EXHAUSTED
 
 
+def _check_query(query: JSONObject) -> None:
+    for key in query:
+        if key not in _QUERY:
+            raise RolloutEnvError(
+                f"a task query of line_world has no key {key!r}; known: {', '.join(_QUERY)}"
+                f"{did_you_mean(key, _QUERY)}"
+            )
+
+
 class LineWorld:
     """Hosts any number of walks.
 
@@ -70,6 +80,7 @@ class LineWorld:
         return Hello(name="line_world", version="1", capabilities=("label", "tasks"))
 
     def tasks(self, query: JSONObject) -> list[JSONObject]:
+        _check_query(query)
         seed = query.get("seed") or 0
         span = max(1, int(query.get("span") or 5))
         slack = int(query.get("slack") or 0)

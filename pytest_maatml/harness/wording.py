@@ -9,7 +9,7 @@ from pytest_maatml.gates.intervals import wilson
 from pytest_maatml.gating.explain import explain_lines, rule_line, verdict_lines
 from pytest_maatml.gating.report import NOT_DECIDED, UNGATED
 from pytest_maatml.harness.results import SHOWN
-from pytest_maatml.table import aligned
+from pytest_maatml.table import aligned, counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -64,7 +64,7 @@ def _cost(results: Sequence[FamilyResult]) -> str:
     decisions = sum(result.decisions for result in results)
     truncated = sum(result.truncated for result in results)
     errors = sum(result.errors for result in results)
-    cost = f"{decisions} decisions · {truncated} truncated · {errors} errors"
+    cost = f"{counted(decisions, 'decision')} · {truncated} truncated · {counted(errors, 'error')}"
     if skipped := sum(len(result.skipped) for result in results):
         cost += f" · {skipped} skipped: rates and intervals are of the episodes that ran"
     return cost
@@ -90,10 +90,11 @@ def failure_text(result: FamilyResult, *, again: Callable[..., str]) -> str:
     if result.failed:
         failures = result.failures
         more = "" if failures <= SHOWN else f", the first {SHOWN} of them"
-        lines += ["", f"{failures} episodes did not succeed{more}:", *_failed_rows(result)]
+        episodes = counted(failures, "episode")
+        lines += ["", f"{episodes} did not succeed{more}:", *_failed_rows(result)]
     if result.errored:
         more = "" if result.errors <= SHOWN else f", the first {SHOWN} of them"
-        lines += ["", f"{result.errors} episodes errored{more}:"]
+        lines += ["", f"{counted(result.errors, 'episode')} errored{more}:"]
         lines += [f"  {line}" for line in result.errored]
     lines += ["", "run it again:", f"  {again()}"]
     if result.failed:
@@ -105,7 +106,7 @@ def failure_text(result: FamilyResult, *, again: Callable[..., str]) -> str:
 def _headline(result: FamilyResult) -> str:
     counts = (
         f"{result.success} of {result.episodes} episodes verified as success "
-        f"({rate_text(result.success, result.episodes)}), {result.errors} errors, "
+        f"({rate_text(result.success, result.episodes)}), {counted(result.errors, 'error')}, "
         f"{result.planned} planned"
     )
     if result.verdict == UNGATED:
@@ -128,9 +129,10 @@ def gate_lines(report: GateReport, *, explain: bool) -> list[str]:
 def _why_undecided(result: FamilyResult) -> str:
     reasons = []
     if result.errors:
-        reasons.append(f"{result.errors} episodes errored")
+        reasons.append(f"{counted(result.errors, 'episode')} errored")
     if result.unlabelled:
-        reasons.append(f"{result.unlabelled} were cut for want of a label")
+        were = "was" if result.unlabelled == 1 else "were"
+        reasons.append(f"{result.unlabelled} {were} cut for want of a label")
     missing = result.planned - result.episodes - result.errors - len(result.skipped)
     if missing:
         reasons.append(f"{missing} did not run")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from pytest_maatml.engine.record import Episode
 from pytest_maatml.plugin.workers import worker_id
+from pytest_maatml.table import counted
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -67,7 +68,7 @@ class Progress:
         self._due = monotonic() + (_EVERY if self._live else _PLAIN)
         line = (
             f"maatml: {self._family} {tally.ended}/{self._planned} episodes, "
-            f"{tally.success} verified, {tally.errors} errors"
+            f"{tally.success} verified, {counted(tally.errors, 'error')}"
         )
         with self._uncaptured():
             if not self._shown:
@@ -88,5 +89,5 @@ class Progress:
 def _ending(ended: Episode | EpisodeError) -> str:
     if isinstance(ended, Episode):
         status = ended.truncated or ended.status
-        return f"{ended.task_id}  {status}  {ended.decisions} decisions"
+        return f"{ended.task_id}  {status}  {counted(ended.decisions, 'decision')}"
     return f"{ended.task_id}  error  {ended.message}"

@@ -8,6 +8,7 @@ from pytest_maatml.errors import MaatmlError
 from pytest_maatml.harness.wording import gate_lines, shown_path, summary_table
 from pytest_maatml.models import resolve_checkpoint
 from pytest_maatml.plugin.reports import attempts_lines
+from pytest_maatml.table import counted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,8 +73,8 @@ def _is_plain(report: GateReport) -> bool:
 
 
 def _introduction(rig: Rig) -> str:
-    tasks = f"{len(rig.plans)} tasks" if len(rig.plans) != 1 else "1 task"
-    families = f"{len(rig.families)} families" if len(rig.families) != 1 else "1 family"
+    tasks = counted(len(rig.plans), "task")
+    families = counted(len(rig.families), "family", "families")
     return f"{_policy(rig.spec)} · {rig.hello.name} {rig.hello.version} · {tasks}, {families}"
 
 

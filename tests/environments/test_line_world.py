@@ -73,6 +73,16 @@ def test_split_is_stamped_on_each_task_and_changes_nothing_else(split: Any) -> N
     assert all("split" not in task for task in plain)
 
 
+def test_a_misspelt_key_of_a_query_is_refused_with_the_known_ones() -> None:
+    expected = (
+        "a task query of line_world has no key 'sapn'; known: count, seed, slack, span, split; "
+        "did you mean 'span'?"
+    )
+    with pytest.raises(RolloutEnvError) as refused:
+        LineWorld().tasks({"count": 3, "sapn": 9})
+    assert str(refused.value) == expected
+
+
 def test_hello_names_version_and_capabilities() -> None:
     ours, theirs = LineWorld().hello(), peer_example.LineWorld().hello()
     assert (ours.name, ours.version, ours.protocol) == ("line_world", "1", "maatml.rollout_env/1")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
+
+from pytest_maatml.cli import main
 
 if TYPE_CHECKING:
     from .conftest import ModelFolder
@@ -136,6 +139,34 @@ def test_what_only_the_environment_or_the_folder_can_tell_is_a_collection_error(
     assert not (walker.path / "output").exists()
 
 
+@pytest.mark.parametrize(
+    "environment",
+    [
+        "--maatml-env=line_world",
+        f"--maatml-env-command={sys.executable} -m pytest_maatml serve line_world",
+    ],
+    ids=["in-process", "stdio"],
+)
+def test_a_misspelt_key_of_a_task_query_is_said_in_one_line(
+    pytester: pytest.Pytester,
+    walker: ModelFolder,
+    capsys: pytest.CaptureFixture[str],
+    environment: str,
+) -> None:
+    tasks = '--maatml-tasks={"sapn": 9}'
+    status, text = bad(pytester, MODEL, environment, tasks)
+    assert status == pytest.ExitCode.INTERRUPTED
+    said = "no key 'sapn'; known: count, seed, slack, span, split; did you mean 'span'?"
+    (line,) = (line for line in text.splitlines() if said in line)
+    assert line.endswith(f"a task query of line_world has {said}")
+    capsys.readouterr()
+    arguments = [word.replace("--maatml-", "--") for word in (environment, tasks)]
+    assert main(["rollout", "walker", *arguments]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("pytest-maatml rollout: ")
+    assert line.endswith(f"a task query of line_world has {said}")
+
+
 def test_a_task_without_family_is_of_the_family_unknown(
     pytester: pytest.Pytester, walker: ModelFolder
 ) -> None:
@@ -192,7 +223,7 @@ def test_a_policy_that_cannot_be_loaded_is_an_error_of_its_items(
 @pytest.mark.parametrize(
     ("scores", "said"),
     [
-        ("[1.0]", "1 scores for 4 candidates"),
+        ("[1.0]", "1 score for 4 candidates"),
         ("[float('nan')] * 4", "the score of candidate 'finish' is nan"),
         ("[0, 0, float('inf'), 0]", "the score of candidate 'left' is inf"),
         ("[1e308, -1e308, 0, 0]", "log-probability of candidate 'jump' is not finite"),
@@ -287,7 +318,10 @@ def test_errors_are_neither_success_nor_failure_and_leave_the_gate_undecided(
     )
     _, text = bad(pytester, MODEL, "--maatml-env=env.py:Odd", "--maatml-min-success=0.5")
     assert "NOT DECIDED" in text
-    assert "The gate could not be decided: 1 episodes errored" in text
+    assert "The gate could not be decided: 1 episode errored. That" in text
+    assert "of 2 episodes verified as success (100.0%), 1 error, 3 planned" in text
+    assert "\n1 episode errored:\n" in text
+    assert "2 decisions · 0 truncated · 1 error\n" in text
     summary = walker.summary()
     assert (summary["episodes"], summary["success"], summary["errors"]) == (2, 2, 1)
     assert summary["complete"] is False

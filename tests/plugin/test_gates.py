@@ -239,7 +239,7 @@ def test_explain_says_what_was_decided_what_not_and_what_would(
             "lost: NOT DECIDED",
             "  Whether lost meets its gate was not decided: 10 episodes errored.",
             "  That does not mean that the policy failed, nor that it would pass.",
-            "  Of the 10 episodes without an outcome, 1 successes pass it and 10 failures fail it.",
+            "  Of the 10 episodes without an outcome, 1 success passes it and 10 failures fail it.",
         ]
     )
 
