@@ -7,14 +7,14 @@ import json
 import shutil
 import time
 import uuid
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_maatml.errors import ConfigurationError
 from pytest_maatml.gating.report import GateReport
-from pytest_maatml.plugin.workers import common_of, worker_id
+from pytest_maatml.plugin.workers import common_of, make_board, worker_id
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -47,13 +47,14 @@ class Party:
     """The processes of one session: a controller and its workers, or this one alone.
 
     A worker's report is lost if the worker dies, so what it is about to do stands on a board that
-    all can read: a folder with a file a family.
+    all can read: a folder with a file a family. The first to need it makes it.
     """
 
     def __init__(self, config: pytest.Config) -> None:
         self.worker = worker_id(config)
         self._common = common_of(config)
         self.name = self._common.name
+        self._has_board = False
         self._own: list[Announced] = []
         self._posted: dict[tuple[Path, str], GateReport] = {}
 
@@ -104,12 +105,19 @@ class Party:
     @contextmanager
     def at_work(self) -> Iterator[None]:
         """Show the other workers that this one is at an item; its death takes that back."""
-        if self.worker is None or self._board is None:
+        with ExitStack() as stack:
+            if self.worker is not None and self._board is not None:
+                with suppress(OSError):  # a rollout that cannot be announced will say so
+                    self._make_board(self._board)
+                    file = Path(self._board, f"{self.worker}{_AT_WORK}")
+                    fcntl.flock(stack.enter_context(file.open("wb")), fcntl.LOCK_EX)
             yield
-            return
-        with Path(self._board, f"{self.worker}{_AT_WORK}").open("wb") as held:
-            fcntl.flock(held, fcntl.LOCK_EX)
-            yield
+
+    def _make_board(self, board: Path) -> None:
+        """Once only: what the controller has cleared away stays away."""
+        if not self._has_board:
+            make_board(board)
+            self._has_board = True
 
     def _others_work(self) -> bool:
         if self._board is None:
@@ -138,6 +146,7 @@ class Party:
         file = self._board / f"{kind}-{self.worker}-{uuid.uuid4().hex}.json"
         draft = file.with_suffix(".draft")
         try:
+            self._make_board(self._board)
             draft.write_text(json.dumps(record))
             draft.rename(file)
         except OSError as error:

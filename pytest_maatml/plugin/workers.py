@@ -5,6 +5,7 @@ Imported by every run with xdist, so it imports nothing heavy at the top.
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import uuid
@@ -23,9 +24,10 @@ _BOARD: Final = "maatml_board"
 
 @dataclass(slots=True, kw_only=True)
 class Common:
-    """What the processes of one session share: a name, and a folder once there are workers."""
+    """What the processes of one session share."""
 
     name: str
+    #: Where they meet, once there are workers; whoever has something to say there makes it.
     board: Path | None = None
 
 
@@ -51,19 +53,40 @@ def common_of(config: pytest.Config) -> Common:
 
 
 def equip(config: pytest.Config, workerinput: dict[str, Any]) -> None:
-    """Tell a worker whose it is. Raises pytest.UsageError where there is no temporary folder."""
+    """Tell a worker whose it is and where to meet the others.
+
+    Raises pytest.UsageError where rollouts are asked for and there is no temporary folder.
+    """
     common = common_of(config)
     if common.board is None:
-        try:
-            common.board = Path(tempfile.mkdtemp(prefix="maatml-"))
-        except OSError as error:
-            raise pytest.UsageError(
-                f"maatml: the workers need a temporary folder, and none can be made: "
-                f"{error.strerror}; make room, or name another one with TMPDIR"
-            ) from None
-        if not config.pluginmanager.hasplugin("maatml-session"):
+        common.board = Path(_temporary_folder(), f"maatml-{common.name}")
+        if config.pluginmanager.hasplugin("maatml-session"):
+            _make_at_once(common.board)
+        else:
             config.pluginmanager.register(Latecomer(config), "maatml-latecomer")
     workerinput[_NAME], workerinput[_BOARD] = common.name, str(common.board)
+
+
+def _temporary_folder() -> str:
+    try:
+        return tempfile.gettempdir()
+    except FileNotFoundError:  # there is none, which is for whoever needs it to say
+        return os.environ.get("TMPDIR", "/tmp")
+
+
+def make_board(board: Path) -> None:
+    """Make the folder unless another process has. Raises OSError."""
+    board.mkdir(mode=0o700, exist_ok=True)
+
+
+def _make_at_once(board: Path) -> None:
+    try:
+        make_board(board)
+    except OSError as error:
+        raise pytest.UsageError(
+            f"maatml: the workers need a temporary folder, and {board} cannot be made: "
+            f"{error.strerror}; make room, or name another one with TMPDIR"
+        ) from None
 
 
 class Latecomer:

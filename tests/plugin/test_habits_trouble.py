@@ -24,6 +24,19 @@ if TYPE_CHECKING:
 MODEL = "--maatml-model=walker"
 TASKS = '--maatml-tasks={"count": 9}'
 RUN = (MODEL, "--maatml-env=line_world", TASKS)
+NO_TEMPORARY_FOLDER = "import tempfile\ntempfile.tempdir = '/no/such/folder'\n"
+#: A test of the user's own, and one whose rollout no option speaks of.
+MARKED = """\
+from pathlib import Path
+from tempfile import gettempdir
+import pytest
+
+def test_own(): pass
+
+@pytest.mark.maatml(model="walker", env="line_world", tasks={"count": 1})
+def test_it(rollout):
+    assert rollout.planned == 1
+"""
 
 #: Logs every step, leaves its pid in a file, and is as slow as it is told.
 PROGRAM = """\
@@ -202,14 +215,36 @@ def test_a_page_that_cannot_be_written_is_a_warning(
 def test_no_temporary_folder_for_the_workers_is_a_usage_error(
     pytester: pytest.Pytester, walker: ModelFolder
 ) -> None:
-    pytester.makeconftest(
-        "import tempfile\n"
-        "def full(*args, **kwargs):\n    raise OSError(28, 'No space left on device')\n"
-        "tempfile.mkdtemp = full\n"
-    )
-    result = pytester.runpytest_subprocess(*RUN, "-n2")
+    pytester.makeconftest(NO_TEMPORARY_FOLDER)
+    result = pytester.runpytest_subprocess(*RUN, "-n1")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: maatml: *No space left on device*TMPDIR*"])
+    result.stderr.fnmatch_lines(["ERROR: maatml: */no/such/folder/*No such file*TMPDIR*"])
+
+
+def test_without_one_the_rollouts_that_a_worker_finds_fail_in_words(
+    pytester: pytest.Pytester, walker: ModelFolder
+) -> None:
+    pytester.makeconftest(NO_TEMPORARY_FOLDER)
+    pytester.makepyfile(test_it=MARKED)
+    result = pytester.runpytest_subprocess("test_it.py", "-n1")
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["*where the workers meet, cannot be written: No such file*TMPDIR"])
+    assert "Traceback" not in result.stdout.str()
+    assert "INTERNALERROR" not in result.stdout.str()
+
+
+@pytest.mark.parametrize("arguments", [(*RUN, "walker"), ("test_it.py",)], ids=["option", "marker"])
+def test_the_folder_where_the_workers_meet_is_gone_afterwards(
+    pytester: pytest.Pytester,
+    walker: ModelFolder,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+) -> None:
+    temporary = pytester.mkdir("temporary")
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    pytester.makepyfile(test_it=MARKED + "    assert list(Path(gettempdir()).glob('maatml-*/*'))\n")
+    pytester.runpytest_subprocess(*arguments, "-n1").assert_outcomes(passed=2)
+    assert list(temporary.glob("maatml*")) == []
 
 
 def test_a_board_that_cannot_be_written_fails_the_items_in_words(

@@ -30,6 +30,32 @@ def test_an_unused_plugin_adds_at_most_four_modules_and_no_heavy_one(
     assert heavy == []
 
 
+def test_an_unused_plugin_makes_no_folder_for_the_workers_of_xdist(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(pytester.mkdir("temporary")))
+    pytester.makepyfile(
+        """
+        import tempfile
+        from pathlib import Path
+
+        def test_folder():
+            folder = Path(tempfile.gettempdir())
+            assert folder.name == "temporary"
+            assert list(folder.glob("maatml*")) == []
+        """
+    )
+    pytester.runpytest_subprocess("-n1").assert_outcomes(passed=1)
+
+
+def test_an_unused_plugin_does_not_mind_where_there_is_no_temporary_folder(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makeconftest("import tempfile\ntempfile.tempdir = '/no/such/folder'\n")
+    pytester.makepyfile("def test_own(): pass")
+    pytester.runpytest_subprocess("-n1").assert_outcomes(passed=1)
+
+
 def test_both_names_block_the_plugin(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_own(): pass")
     for name in ("maatml", "pytest_maatml"):
