@@ -16,6 +16,7 @@ from pytest_maatml.conformance.pipe import Pipe
 from pytest_maatml.errors import ConfigurationError, RolloutEnvError
 from pytest_maatml.harness.isolation import child_environment, serve_command
 from pytest_maatml.harness.rig import make_environment
+from pytest_maatml.harness.unserved import unserved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -82,9 +83,17 @@ class Subject:
         try:
             instance.ask("hello")
         except Lost as lost:
-            raise RolloutEnvError(f"the environment does not answer hello: {lost.reason}") from None
+            raise RolloutEnvError(
+                f"the environment does not answer hello: {lost.reason}{self._advice(lost)}"
+            ) from None
         finally:
             instance.shut()
+
+    def _advice(self, lost: Lost) -> str:
+        told_why = "\n" in lost.reason
+        if told_why or self.program is None or self.program.cwd is None:
+            return ""
+        return unserved(self.program.command, self.program.cwd)
 
     def start(self) -> ProgramInstance:
         """A fresh process, whatever the carrier. Raises Inapplicable where there can be none."""

@@ -18,6 +18,7 @@ from pytest_maatml.gating.baseline import Baseline
 from pytest_maatml.gating.family import FamilyGate, OverallGate
 from pytest_maatml.harness.isolation import child_environment, serve_command
 from pytest_maatml.harness.remote import run_in_workers
+from pytest_maatml.harness.unserved import unserved
 from pytest_maatml.records.identity import RunIdentity, digest_tasks
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ class Stage:
     def __init__(self, spec: RolloutSpec, carrier: Carrier) -> None:
         self.spec = spec
         self.carrier = carrier
-        self.hello: Hello = greet(carrier, label=spec.label)
+        self.hello: Hello = _greet(carrier, spec)
 
     @cached_property
     def _loaded(self) -> LoadedPolicy | MaatmlError:
@@ -140,6 +141,16 @@ class Stage:
             hello=self.hello,
             concurrency=self.spec.carrier.concurrency,
         )
+
+
+def _greet(carrier: Carrier, spec: RolloutSpec) -> Hello:
+    try:
+        return greet(carrier, label=spec.label)
+    except RolloutEnvError as fault:
+        if fault.kind != "exited" or fault.stderr or spec.env_command is None:
+            raise
+        advice = unserved(shlex.split(spec.env_command), spec.base)
+        raise RolloutEnvError(f"{fault}{advice}", op=fault.op, kind=fault.kind) from None
 
 
 class Rig:
