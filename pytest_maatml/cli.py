@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 #: In the order in which help lists them.
 _COMMANDS = (rollout, serve, check_env, summarize, merge, compare, plan, rows, prepare)
 
+_LIKE_PYTEST = ("rollout", "check-env")
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status; 2 is a command that could not run."""
@@ -42,13 +44,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
-    except SystemExit as left:  # of an environment or a policy: no success of ours
+    except Exception:
+        raise
+    except BaseException as left:  # of an environment or a policy: no success of ours
         print(f"pytest-maatml {chosen.command}: cut short by {describe(left)}", file=sys.stderr)
-        return left.code if isinstance(left.code, int) and left.code else 2
+        code = left.code if isinstance(left, SystemExit) else None
+        return code if isinstance(code, int) and code else 2
     return status
 
 
 def _named_here(chosen: argparse.Namespace, error: MaatmlError) -> str:
-    """The message; `rollout` has pytest's options under names without the prefix."""
+    """The message; two commands have pytest's options under names without the prefix."""
     text = str(error)
-    return text.replace("--maatml-", "--") if chosen.command == "rollout" else text
+    return text.replace("--maatml-", "--") if chosen.command in _LIKE_PYTEST else text

@@ -37,7 +37,10 @@ class Guard:
         self._process: subprocess.Popen[bytes] | None = None
 
     def tell(self, change: str) -> None:
+        """Raises OSError where the guard cannot be started."""
         if self._process is None:
+            if change.startswith("-"):  # nobody was told that there is such a group
+                return
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", guard.__file__],
                 stdin=subprocess.PIPE,
@@ -122,11 +125,25 @@ class Child:
                 f"the environment command {command[0]!r} cannot be started: {error}", kind="exited"
             ) from None
         self._watcher = watcher
-        watcher.tell(f"+{self._process.pid}")
         self.stdin, self.stdout, log = map(_number, self._pipes())
         self.log = Log(log)
         for fd in (self.stdin, self.stdout, log):
             os.set_blocking(fd, False)
+        self._have_watched(command[0])
+
+    def _have_watched(self, name: str) -> None:
+        """Tell the guard; a program that nobody would end should we be killed is ended now."""
+        try:
+            self._watcher.tell(f"+{self._process.pid}")
+        except BaseException as error:
+            self.stop(0.0)
+            if not isinstance(error, OSError):
+                raise
+            raise RolloutEnvError(
+                f"the environment command {name!r} was ended: the process that guards it cannot "
+                f"be started: {error}",
+                kind="exited",
+            ) from None
 
     def _pipes(self) -> tuple[IO[bytes], IO[bytes], IO[bytes]]:
         process = self._process
@@ -169,7 +186,7 @@ class Child:
         """
         self.end_input()
         self._drain(grace)
-        end = _end(self._process.poll())
+        end = describe_end(self._process.poll())
         group = self._process.pid
         if guard.signal_group(group, signal.SIGTERM):
             self._drain(_PATIENCE, group)
@@ -201,7 +218,8 @@ def _number(pipe: IO[bytes]) -> int:
     return pipe.fileno()
 
 
-def _end(status: int | None) -> str:
+def describe_end(status: int | None) -> str:
+    """How a process ended, by the status that subprocess and multiprocessing give it."""
     if status is None:
         return ""
     if status >= 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from abc import abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,8 +38,9 @@ class _Quiet(pytest.Collector):
 class RolloutFile(_Quiet, pytest.File):
     """A file whose rollouts are collected."""
 
+    @abstractmethod
     def specs(self) -> Iterable[RolloutSpec]:
-        raise NotImplementedError
+        """The rollouts that it asks for. Raises MaatmlError."""
 
     def collect(self) -> Iterator[SuiteCollector]:
         taken = set()

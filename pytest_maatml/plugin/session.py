@@ -17,6 +17,7 @@ from pytest_maatml.plugin.distributed import Party
 from pytest_maatml.plugin.progress import Progress
 from pytest_maatml.plugin.reports import properties_of
 from pytest_maatml.plugin.results import SessionResults
+from pytest_maatml.records.episodes import RecordError
 from pytest_maatml.records.folder import RunFolder
 
 if TYPE_CHECKING:
@@ -108,6 +109,19 @@ def session_of(config: pytest.Config) -> MaatmlSession:
     return activate(config, options.read_settings(config)) if session is None else session
 
 
+class Identical:
+    """A key for one object, not for its equals; it keeps the object, since an id may come again."""
+
+    def __init__(self, one: object) -> None:
+        self._one = one
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Identical) and self._one is other._one
+
+    def __hash__(self) -> int:
+        return id(self._one)
+
+
 class MaatmlSession:
     """Opens what rollouts need when they need it, and lets go of it at the end."""
 
@@ -117,17 +131,26 @@ class MaatmlSession:
         self.party = Party(config)
         self.results = SessionResults()
         self._carriers: dict[tuple[Any, ...], Carrier] = {}
-        self._rigs: dict[int, Rig] = {}
+        self._rigs: dict[Identical, Rig] = {}
         self._folders: dict[Path, RunFolder] = {}
         self._warnings: list[str] = []
 
     @contained()
     def rig(self, spec: RolloutSpec) -> Rig:
         """The rig of `spec`, made once. Raises MaatmlError."""
-        rig = self._rigs.get(id(spec))
-        if rig is None:
-            rig = self._rigs[id(spec)] = Rig(spec, self._carrier(spec))
-        return rig
+        key = Identical(spec)
+        if key not in self._rigs:
+            carrier = self._carrier(spec)
+            try:
+                self._rigs[key] = Rig(spec, carrier)
+            except RecordError as error:  # the only record that is read here
+                raise ConfigurationError(f"{self._name_of_baseline(spec)}: {error}") from None
+        return self._rigs[key]
+
+    def _name_of_baseline(self, spec: RolloutSpec) -> str:
+        """Where the baseline was given; what a suite or a marker gives is reported as theirs."""
+        by_option = spec.gates.baseline == self.settings.baseline
+        return options.origin(self.config, "baseline") if by_option else "baseline"
 
     def rigs(self) -> list[Rig]:
         """All rigs that collection made."""
@@ -135,7 +158,7 @@ class MaatmlSession:
 
     def _carrier(self, spec: RolloutSpec) -> Carrier:
         """One environment a session for all suites that ask for the same."""
-        named = spec.env if isinstance(spec.env, str) else id(spec.env)
+        named = spec.env if isinstance(spec.env, str) else Identical(spec.env)
         key = (named, spec.env_command, spec.base, spec.carrier)
         supplied = self._supplied(spec)
         if key not in self._carriers:

@@ -303,6 +303,19 @@ def test_a_program_that_ends_at_once_says_how_and_what_it_logged() -> None:
     assert "about to give up" in str(caught.value)
 
 
+def test_a_program_is_ended_where_its_guard_cannot_be_started(
+    monkeypatch: pytest.MonkeyPatch, groups: list[int]
+) -> None:
+    python = sys.executable
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    with pytest.raises(RolloutEnvError) as caught:
+        StdioEnvironment([python, "-S", str(PROGRAM), "hang"])
+    assert "the process that guards it cannot be started: " in str(caught.value)
+    assert "/no/such/python" in str(caught.value)
+    assert len(groups) == 1
+    assert living(groups) == []
+
+
 def test_stderr_goes_where_the_tests_own_output_goes(capsys: pytest.CaptureFixture[str]) -> None:
     run(program("stderr-flood", "t4", timeout=10.0))
     assert capsys.readouterr().err.count("noise") == 3 * 20 * 20_000

@@ -219,10 +219,30 @@ def test_a_baseline_that_is_not_there_and_a_margin_without_one_say_so(
 ) -> None:
     gone = pytester.runpytest(*RUN, "--maatml-baseline=gone")
     assert gone.ret == pytest.ExitCode.INTERRUPTED
-    gone.stdout.fnmatch_lines(["*gone*cannot be read*"])
+    gone.stdout.fnmatch_lines(["--maatml-baseline: *gone cannot be read*"])
     margin = pytester.runpytest(*RUN, "--maatml-margin=0.02")
     assert margin.ret == pytest.ExitCode.INTERRUPTED
     margin.stdout.fnmatch_lines(["*a margin of 0.02 is to a baseline, and none is given*"])
+
+
+def test_a_baseline_that_is_not_there_is_said_with_where_it_was_given(
+    pytester: pytest.Pytester, walker: ModelFolder
+) -> None:
+    pytester.makeini("[pytest]\nmaatml_baseline = gone\n")
+    ini = pytester.runpytest(*RUN)
+    ini.stdout.fnmatch_lines(["maatml_baseline in */tox.ini: */gone cannot be read*"])
+    pytester.makeini("[pytest]\n")
+    walker.suite("- {env: line_world, baseline: gone}")
+    suite = pytester.runpytest("walker/model.yml")
+    suite.stdout.fnmatch_lines(
+        ["*ERROR collecting walker/model.yml*", "baseline: */walker/gone cannot be read*"]
+    )
+    pytester.makepyfile(
+        test_it="import pytest\n@pytest.mark.maatml(model='walker', env='line_world', "
+        "baseline='gone')\ndef test_it(rollout): pass"
+    )
+    marker = pytester.runpytest("test_it.py")
+    marker.stdout.fnmatch_lines(["test_it.py::test_it: baseline: */gone cannot be read*"])
 
 
 def test_shards_are_judged_against_the_baseline_when_they_are_merged(

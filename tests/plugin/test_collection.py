@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_maatml.plugin.collection import ModelFile, PolicyFile, RolloutFile
 from pytest_maatml.plugin.items import item_name
 
 from .conftest import PLUGIN, ModelFolder
@@ -282,3 +284,9 @@ def test_a_space_that_moves_the_rootdir_is_pointed_out(
     spaced.stdout.fnmatch_lines(["*write --maatml-model=DIR"])
     plain = pytester.runpytest(*RUN)
     assert "write --maatml-model=DIR" not in plain.stdout.str()
+
+
+def test_what_a_file_asks_for_is_for_each_kind_of_file_to_say() -> None:
+    assert inspect.isabstract(RolloutFile)
+    assert not inspect.isabstract(ModelFile)
+    assert not inspect.isabstract(PolicyFile)

@@ -30,6 +30,7 @@ STATEMENTS = {
     "sys.exit(0)": "SystemExit: 0",
     "pytest.skip('no display')": "Skipped: no display",
     "pytest.xfail('known')": "XFailed: known",
+    "raise type('Gone', (BaseException,), {})('no display')": "Gone: no display",
 }
 
 
@@ -118,6 +119,55 @@ def test_a_command_that_is_left_is_no_success(
     assert main(["rollout", "walker", *arguments]) == 2
     assert "cut short by SystemExit: 0 (" in capsys.readouterr().err
     assert main(["check-env", *arguments]) == 2
+
+
+def test_a_failure_stays_what_it_is(pytester: pytest.Pytester, walker: ModelFolder) -> None:
+    pytester.makepyfile(leaving=leaving("step", "pytest.fail('too late', pytrace=False)"))
+    result = pytester.runpytest(MODEL, ENV, TASKS)
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(["too late"])
+    result.stdout.no_fnmatch_line("*decides nothing*")
+
+
+def status_of(*arguments: str) -> int:
+    """The exit status of a command; an outcome that passes would be this test's own."""
+    try:
+        return main(arguments)
+    except (pytest.skip.Exception, pytest.xfail.Exception) as outcome:
+        raise AssertionError(f"it let {outcome!r} pass") from None
+
+
+@pytest.mark.parametrize("method", ["hello", "step"])
+@pytest.mark.parametrize("statement", list(STATEMENTS)[1:])
+def test_a_command_says_in_a_line_what_cut_it_short(
+    pytester: pytest.Pytester,
+    walker: ModelFolder,
+    capsys: pytest.CaptureFixture[str],
+    method: str,
+    statement: str,
+) -> None:
+    pytester.makepyfile(leaving=leaving(method, statement))
+    arguments = ["--env=leaving.py:Env", '--tasks={"count": 6}']
+    for command in (["rollout", "walker"], ["check-env"]):
+        assert status_of(*command, *arguments) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith(f"pytest-maatml {command[0]}: cut short by {STATEMENTS[statement]}")
+        assert line.endswith("leaving.py:7)")
+
+
+def test_a_command_says_which_line_of_a_plugin_cut_it_short(
+    walker: ModelFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    walker.write("walker_plugin.py", "import pytest\npytest.importorskip('no_such_module')\n")
+    assert status_of("rollout", "walker", "--env=line_world") == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "cut short by Skipped: could not import 'no_such_module'" in line
+    assert line.endswith("walker_plugin.py:2)")
+
+
+def test_an_interrupt_ends_a_command_as_one(pytester: pytest.Pytester, walker: ModelFolder) -> None:
+    pytester.makepyfile(leaving=leaving("step", "raise KeyboardInterrupt"))
+    assert main(["rollout", "walker", "--env=leaving.py:Env"]) == 130
 
 
 def test_an_error_whose_message_cannot_be_read_is_still_described(tmp_path: Path) -> None:
