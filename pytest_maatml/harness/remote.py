@@ -8,7 +8,6 @@ import pickle
 import signal
 import sys
 import threading
-from concurrent.futures import ProcessPoolExecutor
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Final
 
@@ -16,10 +15,12 @@ from pytest_maatml.engine.guard import signal_group
 from pytest_maatml.engine.workers import spread
 from pytest_maatml.errors import ConfigurationError, MaatmlError, describe
 from pytest_maatml.harness.isolation import import_for, importable_module
+from pytest_maatml.harness.one_process import OneProcess, answer
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
     from concurrent.futures import Executor
+    from multiprocessing.connection import Connection
 
     from pytest_maatml.engine.record import Episode, EpisodeError, RolloutPlan
     from pytest_maatml.harness.rig import Stage
@@ -49,16 +50,7 @@ def run_in_workers(
         ) from None
 
     def make_executor() -> Executor:
-        executor = ProcessPoolExecutor(
-            max_workers=1,
-            mp_context=multiprocessing.get_context("spawn"),
-            initializer=_initialise,
-            initargs=(spec, module, list(sys.path)),
-        )
-        executor.submit(_begin)
-        # Were our copy open, a process that ends within a result would leave its reader waiting.
-        executor._result_queue._writer.close()  # type: ignore[attr-defined]
-        return executor
+        return OneProcess(_work, spec, module, list(sys.path))
 
     return spread(
         plans,
@@ -70,21 +62,15 @@ def run_in_workers(
 
 
 def _dismiss(executor: Executor) -> None:
-    assert isinstance(executor, ProcessPoolExecutor)
-    processes = list((executor._processes or {}).values())
+    assert isinstance(executor, OneProcess)
     executor.shutdown(wait=False, cancel_futures=True)
-    for process in processes:
-        # With what the environment's code has forked there, unless it has no group of its own yet.
-        if process.pid is None or not signal_group(process.pid, signal.SIGTERM):
-            process.terminate()
-        # One that is stuck in code of no Python would keep us from ending.
-        late = threading.Timer(_GRACE, process.kill)
-        late.daemon = True
-        late.start()
+    executor.end(_GRACE)
 
 
-def _begin() -> None:
-    """The first job, with which the process starts."""
+def _work(pipe: Connection, spec: RolloutSpec, module: str | None, path: list[str]) -> None:
+    _initialise(spec, module, path)
+    answer(pipe)
+    _leave(0)
 
 
 def _initialise(spec: RolloutSpec, module: str | None, path: list[str]) -> None:
