@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _REMEMBERED: Final = 1024
 _LONGEST: Final = 4096
 #: What orjson would write as the JSON of something else, as far as it can be told not to.
-_NO_LOOKALIKES: Final = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
+NO_LOOKALIKES: Final = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class CandidateReader:
     def read(self, candidates: Any) -> CandidateSet:
         """Raises RolloutEnvError for what is not a list of objects with unique ids."""
         try:
-            encoded = orjson.dumps(candidates, None, _NO_LOOKALIKES)
+            encoded = orjson.dumps(candidates, None, NO_LOOKALIKES)
         except TypeError:
             return read_candidates(candidates)
         known = self._known.get(encoded)
@@ -89,11 +89,14 @@ def read_candidates(candidates: Any) -> CandidateSet:
 
 def identifier(value: Any) -> str | None:
     """An id as text: text stays, a number becomes its text; None for anything else."""
+    # An enum's own str() would be its name.
     if isinstance(value, str):
-        return value
-    if isinstance(value, int | float) and not isinstance(value, bool):
+        return str.__str__(value)
+    if isinstance(value, float):
+        return float.__repr__(value)
+    if isinstance(value, int) and not isinstance(value, bool):
         with suppress(ValueError):  # an integer of more digits than Python will write
-            return str(value)
+            return int.__repr__(value)
     return None
 
 

@@ -77,10 +77,11 @@ class Conversation:
         }
 
     def begin(self, *, one_at_a_time: bool) -> None:
-        """Forget what earlier episodes, which have ended, may have left behind."""
+        """Forget what earlier episodes, which nobody drives any more, may have left behind."""
         self._one_at_a_time = one_at_a_time
         self._alone = None
         self._take_care(0)
+        self._queue.clear()
 
     def _take_care(self, episodes: int) -> None:
         self._careful = episodes
@@ -105,6 +106,7 @@ class Conversation:
     def _answer_stranger(self, ticket: int, request: EnvironmentRequest) -> None:
         """Answer for an episode that the program does not know, or no longer."""
         if isinstance(request, Close):
+            self._queue = deque(entry for entry in self._queue if entry[0] != ticket)
             self._release(ticket)
             self._answer(ticket, None)
         else:
@@ -187,10 +189,14 @@ class Conversation:
             self._answer(ticket, None if isinstance(request, Close) else answer)
         self._alone = None
         self._take_care(len(self._hosted.keys() | waiting.keys()))
+        self.forget()
+        return culprit is not None
+
+    def forget(self) -> None:
+        """The program is gone, and with it what it knew and what it had been asked."""
         self.taken = 0
         for lost in (self.outgoing, self.awaiting, self._queue, self._hosted, self._held):
             lost.clear()
-        return culprit is not None
 
     def _blame(self, fault: RolloutEnvError, place: int) -> int | None:
         if self.awaiting:

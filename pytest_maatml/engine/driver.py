@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pytest_maatml.engine.candidates import identifier
 from pytest_maatml.engine.config import RolloutConfig
 from pytest_maatml.engine.encoding import shown
 from pytest_maatml.engine.flight import fly
@@ -79,7 +80,10 @@ def plan_episode(task: JSONObject, index: int, config: RolloutConfig) -> Rollout
 
 
 def _text_of(value: Any, default: str) -> str:
-    return default if value is None or value == "" else str(value)
+    if value is None or value == "":
+        return default
+    name = identifier(value)
+    return str(value) if name is None else name
 
 
 def drive(
@@ -141,11 +145,11 @@ def _records(
 ) -> Iterator[JSONObject]:
     for plan in plans:
         try:
-            for episode in run.all_or_raise(carrier, [plan]):
-                yield episode.as_dict()
+            episode = run.alone(carrier, plan)
         except RolloutEnvError as fault:
             fault.args = (EpisodeError.of(plan, fault, seed=seed).message,)
             raise
+        yield episode.as_dict()
 
 
 def _provenance(config: RolloutConfig, hello: Hello) -> Provenance:

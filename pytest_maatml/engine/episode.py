@@ -14,7 +14,7 @@ import orjson
 
 from pytest_maatml.engine.candidates import CandidateReader, CandidateSet, identifier
 from pytest_maatml.engine.draws import draw
-from pytest_maatml.engine.encoding import encode, shown, snapshot
+from pytest_maatml.engine.encoding import duplicate, encode, shown, snapshot
 from pytest_maatml.engine.policy import choose
 from pytest_maatml.engine.record import (
     Episode,
@@ -87,7 +87,9 @@ def _decide(
     """Fill `decisions` until the episode ends; the last id stepped, and why it was cut, or None."""
     episode_id, label = plan.episode_id, config.label
     chosen = accepted = None
-    observation = yield Reset(episode_id, plan.task, dict(config.options))
+    observation = yield Reset(
+        episode_id, plan.task, duplicate(config.options) if config.options else {}
+    )
     if not isinstance(observation, dict):
         raise _breach("reset", f"the observation must be an object, not {shown(observation)}")
     seen = snapshot(observation, "observation", "reset")
@@ -155,8 +157,8 @@ def _reason(labels: Labels) -> str:
     reason = getattr(labels, "reason", None) or "unknown"
     if not isinstance(reason, str):
         raise _breach("label", f"the reason must be text or null, not {shown(reason)}")
-    encode(reason, "reason", op="label")
-    return reason
+    encode(reason, "reason", "label")
+    return str.__str__(reason)  # an enum's own str() would be its name
 
 
 def _check_step(observation: Any, applied: Any, terminal: Any, reward: Any) -> float:

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 _PATIENCE: Final = 0.0002
 #: Requests that are sent together at most, so that the environment works while we do.
 _BATCH: Final = 8
-#: An environment in another process might keep us waiting for its answer to a close.
-_HASTY: Final = (KeyboardInterrupt, SystemExit)
 
 
 def fly(
@@ -34,7 +32,7 @@ def fly(
     upcoming = iter(plans)
     try:
         while True:
-            while len(flight.slots) < concurrency:
+            while len(flight.slots) < concurrency and not flight.ended:
                 plan = next(upcoming, None)
                 if plan is None:
                     break
@@ -44,7 +42,8 @@ def fly(
             flight.advance()
             yield from flight.landed()
     except BaseException as end:  # whoever wanted them has gone, or is in a hurry to go
-        if not isinstance(end, _HASTY):
+        # An environment in another process might keep us waiting for its answer to a close.
+        if not isinstance(end, KeyboardInterrupt):
             flight.abandon()
         raise
 

@@ -114,6 +114,8 @@ def _stepper(environment: Environment) -> Callable[[Step], tuple[Any, ...]]:
             raise RolloutEnvError(
                 f"the answer must be a StepResult, not {shown(result)}", op="step", kind="protocol"
             ) from None
+        except Exception as error:
+            raise fault_of("step", error) from error
 
     return step
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from pytest_maatml.engine.protocol import JSONObject
 
 
-#: Choices that are remembered with one set of candidates.
-_REMEMBERED: Final = 64
+#: Scores in the choices that are remembered with one set of candidates.
+_REMEMBERED: Final = 256
 _are_floats: Final = frozenset({float}).issuperset
 #: What can be walked through, but gives keys, or no order: its numbers would be taken for scores.
 _NO_ROW: Final = (dict, set, frozenset)
@@ -31,7 +31,8 @@ _NO_ROW: Final = (dict, set, frozenset)
 class Policy(Protocol):
     """Scores candidates: one finite number each, higher is better.
 
-    The interface has no memory. Optional, each found by its presence: `score_batch(observations,
+    The interface has no memory, and what it is given may be the environment's own: it is read, and
+    not changed. Optional, each found by its presence: `score_batch(observations,
     candidates) -> list[list[float]]` for many episodes at once, and `start_episode(episode_id,
     task) -> policy` for a policy that remembers: what it returns scores that episode only.
     """
@@ -68,6 +69,20 @@ def _act(taken: str, actor: bytes, choice: str, top_valid: bool, logp: bytes) ->
     return _ACT % (orjson.dumps(taken), actor, orjson.dumps(choice), logp, valid)
 
 
+def row_of(scores: Any) -> Any:
+    """What a policy gave, computed where it is lazy, so that what it raises is the policy's.
+
+    What is no row comes back as it is, for `choose` to refuse.
+    """
+    if type(scores) is list or isinstance(scores, _NO_ROW):
+        return scores
+    try:
+        walk = iter(scores)
+    except TypeError:
+        return scores
+    return list(walk)
+
+
 def choose(candidates: CandidateSet, scores: Any) -> Choice:
     """The highest-scoring candidate that is not masked; ties go to the smaller id.
 
@@ -95,7 +110,7 @@ def _choose_anew(candidates: CandidateSet, scores: Any) -> Choice:
     except (TypeError, ValueError, OverflowError) as error:
         raise _not_a_row(scores, error) from None
     choice = _choose(candidates, values)
-    if len(candidates.choices) < _REMEMBERED:
+    if (len(candidates.choices) + 1) * len(values) <= _REMEMBERED:
         candidates.choices[values] = choice
     return choice
 

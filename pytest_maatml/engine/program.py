@@ -81,6 +81,14 @@ class Program:
         self._selector.register(child.stdout, selectors.EVENT_READ, self.read)
         self._selector.register(child.log.fd, selectors.EVENT_READ, self._read_log)
 
+    def begin(self, *, one_at_a_time: bool) -> None:
+        """Be ready for other episodes; who drove those before may have left in a hurry."""
+        if self._conversation.awaiting:
+            self.stop(0.0)
+            self._conversation.forget()
+            self._starts -= 1
+        self._conversation.begin(one_at_a_time=one_at_a_time)
+
     def ask(self, ticket: int, request: EnvironmentRequest | Call) -> None:
         if not self._conversation.awaiting:
             self.read()  # nobody has asked for what comes now

@@ -1,7 +1,6 @@
 """What an episode asks of the world around it, and who answers.
 
-The requests are not frozen: three are made at each decision, and a frozen dataclass takes four
-times as long to make.
+The requests are not frozen: an episode has one Look and one Step, which it sends again and again.
 """
 
 from __future__ import annotations
@@ -103,5 +102,5 @@ class Pipe(Protocol):
         ...
 
     def shutdown(self) -> None:
-        """Let go of what the carrier holds. Twice is harmless."""
+        """End what is at the other end. Twice is harmless."""
         ...

@@ -14,7 +14,7 @@ from pytest_maatml.engine.scoring import answer_of
 from pytest_maatml.errors import PolicyError, RolloutEnvError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Iterable, Mapping
 
     from pytest_maatml.engine.config import RolloutConfig
     from pytest_maatml.engine.episode import EpisodeGenerator
@@ -41,25 +41,22 @@ class Run:
     def error_of(self, plan: RolloutPlan, fault: RolloutEnvError) -> EpisodeError:
         return EpisodeError.of(plan, fault, seed=self._config.seed)
 
-    def all_or_raise(self, carrier: InProcess, plans: Iterable[RolloutPlan]) -> Iterator[Episode]:
-        """The episodes one at a time; the first fault is raised."""
-        return (self._alone(carrier, plan) for plan in plans)
-
     def one_by_one(
         self, carrier: InProcess, plans: Iterable[RolloutPlan]
     ) -> Generator[Episode | EpisodeError]:
         """The episodes one at a time; a fault becomes the error of its episode."""
         for plan in plans:
             try:
-                yield self._alone(carrier, plan)
+                yield self.alone(carrier, plan)
             except RolloutEnvError as fault:
                 yield self.error_of(plan, fault)
 
-    def _alone(self, carrier: InProcess, plan: RolloutPlan) -> Episode:
+    def alone(self, carrier: InProcess, plan: RolloutPlan) -> Episode:
+        """One episode from beginning to end. Raises RolloutEnvError if it fails."""
         episode = self.begin(plan, self.scorer.for_episode(plan))
         try:
             return _to_the_end(episode, carrier.handlers)
-        except Exception:
+        except RolloutEnvError:
             raise
         except BaseException:  # an interrupt, which the episode does not get to see
             carrier.handlers[Close](Close(plan.episode_id))

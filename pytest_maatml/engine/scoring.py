@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pytest_maatml.engine.policy import row_of
 from pytest_maatml.errors import PolicyError, describe
 
 if TYPE_CHECKING:
@@ -48,12 +49,11 @@ class Scorer:
     def ask_batch(self, requests: Sequence[Score]) -> list[Any]:
         """An answer a request, in order: scores, or the PolicyError of that episode alone."""
         try:
-            rows = list(
-                self._score_batch(
-                    [request.observation for request in requests],
-                    [request.candidates for request in requests],
-                )
+            scored = self._score_batch(
+                [request.observation for request in requests],
+                [request.candidates for request in requests],
             )
+            rows = [row_of(scores) for scores in scored]
         except Exception:  # `score` will raise it again, on the episode that it belongs to
             return [answer_of(self._ask, request) for request in requests]
         if len(rows) == len(requests):
@@ -81,7 +81,7 @@ def _asker(policy: Policy) -> Ask:
 
     def ask(observation: JSONObject, candidates: list[JSONObject]) -> Any:
         try:
-            return score(observation, candidates)
+            return row_of(score(observation, candidates))
         except Exception as error:
             raise PolicyError(f"the policy raised {describe(error)}") from error
 

@@ -115,8 +115,9 @@ class StdioEnvironment:
     @concurrency.setter
     def concurrency(self, episodes: int) -> None:
         self._concurrency = episodes
-        for conversation in self._conversations:
-            conversation.begin(one_at_a_time=episodes == 1)
+        for program in self._programs:
+            program.begin(one_at_a_time=episodes == 1)
+        self._answers.clear()
 
     def send(self, batch: Sequence[tuple[int, EnvironmentRequest | Call]]) -> None:
         self._check_open()

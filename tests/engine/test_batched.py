@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -88,6 +89,42 @@ def test_an_environment_that_changes_what_it_handed_out_changes_no_record(concur
             list(range(n + 1)) for n in range(4)
         ]
         assert [d["candidates"][1]["n"] for d in decisions] == [0, 1, 2, 3]
+
+
+class Numbers(Scripted):
+    """Hands out subclasses of JSON's types, and what cannot be copied."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__(length=2)
+        self.value = value
+
+    def step(self, episode: str, candidate_id: str) -> Any:
+        result = super().step(episode, candidate_id)
+        return StepResult(self.value, True, result.terminal)
+
+
+class Locked(dict[str, Any]):
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError("it holds a lock")
+
+
+class Adds:
+    """Adds up what it sees, which must be numbers."""
+
+    def score(self, observation: dict[str, Any], candidates: Any) -> list[float]:
+        return [float(sum(observation.values())), 0.5]
+
+    def score_batch(self, observations: list[Any], candidates: list[Any]) -> list[list[float]]:
+        return [self.score(o, c) for o, c in zip(observations, candidates, strict=True)]
+
+
+@pytest.mark.parametrize(
+    "value", [{"x": np.float64(0.25)}, {np.str_("x"): True}, Locked(x=1.5), {"x": 2**70}]
+)
+def test_what_is_no_plain_json_is_scored_alike_in_a_batch_and_alone(value: Any) -> None:
+    alone = run(Numbers(value), Adds(), 3, concurrency=1)
+    assert len(lines(alone)) == 3
+    assert lines(run(Numbers(value), Adds(), 3, concurrency=3)) == lines(alone)
 
 
 class Shares(Scripted):

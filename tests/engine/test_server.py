@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import datetime
 import io
 import json
 import subprocess
@@ -129,6 +130,19 @@ def test_what_is_not_json_is_refused_with_its_path(result: Result, error: str) -
     refusal, hello = ask(Scripted(step=lambda *_: result), step, {"op": "hello"})
     assert error in refusal["error"]
     assert hello["ok"] is True
+
+
+@pytest.mark.parametrize(
+    ("plain", "lookalike"),
+    [("2026-01-01", datetime.date(2026, 1, 1)), (None, float("nan")), ({"x": 1}, Result(1))],
+)
+def test_candidates_seen_before_let_no_lookalike_through(plain: Any, lookalike: Any) -> None:
+    if isinstance(lookalike, Result):
+        plain = {"observation": 1, "applied": True, "terminal": None, "reward": 0.0}
+    listed = iter([plain, lookalike, plain])
+    environment = Scripted(candidates=lambda *_: [{"id": "a", "x": next(listed)}])
+    look = {"op": "candidates", "episode": "e"}
+    assert [reply["ok"] for reply in ask(environment, look, look, look)] == [True, False, True]
 
 
 def test_ids_may_be_numbers_and_are_taken_as_their_text() -> None:
