@@ -27,7 +27,7 @@ from pytest_maatml.rollout import RolloutConfig, StdioEnvironment, drive, plan_e
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-QUERY = {"count": 400, "seed": 1, "span": 50}
+QUERY = {"count": 1200, "seed": 1, "span": 50}
 OUR_DRIVER, PEER_DRIVER, FLOOR = "our driver", "the peer's driver, its server", "floor"
 
 

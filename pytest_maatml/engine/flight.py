@@ -93,7 +93,7 @@ class _Flight:
         if self._pending:
             answers = self._pipe.receive(wait=not self.ended)
             self._pending -= len(answers)
-            self._move_all((self.slots[ticket], answer) for ticket, answer in answers)
+            self._move_all([(self.slots[ticket], answer) for ticket, answer in answers])
         if self._unscored:
             self._score()
 

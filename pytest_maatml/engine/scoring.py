@@ -81,7 +81,8 @@ def _asker(policy: Policy) -> Ask:
 
     def ask(observation: JSONObject, candidates: list[JSONObject]) -> Any:
         try:
-            return row_of(score(observation, candidates))
+            scores = score(observation, candidates)
+            return scores if type(scores) is list else row_of(scores)
         except Exception as error:
             raise PolicyError(f"the policy raised {describe(error)}") from error
 
