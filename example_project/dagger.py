@@ -24,6 +24,7 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -301,6 +302,8 @@ def main() -> None:
     names = arguments.worlds or ["line_world"]
     if unknown := [name for name in names if name not in WORLDS]:
         parser.error(f"there is no world {unknown[0]!r}; there are {', '.join(WORLDS)}")
+    if arguments.plot and find_spec("matplotlib") is None:
+        parser.error("--plot needs matplotlib: pip install matplotlib")
     out = (arguments.out or Path(tempfile.mkdtemp(prefix="dagger-"))).resolve()
     learned = {}
     for name in names:

@@ -7,7 +7,7 @@ import json
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from pytest_maatml.errors import ModelError
 
@@ -88,12 +88,7 @@ def _asked_for(definition: ModelFolder, asked: str, runs: dict[str, _Run]) -> Pa
             return folder
     if asked in runs:
         path = runs[asked].checkpoint(definition.checkpoints_dir)
-        if path is not None:
-            return path
-        raise ModelError(
-            f"the checkpoint of run {asked!r} is gone: neither {runs[asked].out_dir} nor "
-            f"{definition.checkpoints_dir / asked} exists; bring it back or ask for another run"
-        )
+        return _gone(definition, runs[asked]) if path is None else path
     folder = definition.checkpoints_dir / asked
     if folder.exists():
         return folder
@@ -111,7 +106,16 @@ def _latest(definition: ModelFolder, runs: dict[str, _Run]) -> Path | None:
         path = last.checkpoint(definition.checkpoints_dir)
         if path is not None:
             return path
+        if not _folders(definition):
+            _gone(definition, last)
     return max(_folders(definition), key=lambda f: (f.stat().st_mtime_ns, f.name), default=None)
+
+
+def _gone(definition: ModelFolder, run: _Run) -> NoReturn:
+    raise ModelError(
+        f"the checkpoint of run {run.run_id!r} is gone: neither {run.out_dir} nor "
+        f"{definition.checkpoints_dir / run.run_id} exists; bring it back or ask for another run"
+    )
 
 
 def _folders(definition: ModelFolder) -> list[Path]:

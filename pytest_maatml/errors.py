@@ -71,6 +71,7 @@ class PolicyError(RolloutEnvError):
 
 
 _OURS: Final = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_STANDARD: Final = os.path.dirname(os.__file__) + os.sep
 
 
 def did_you_mean(word: object, known: Iterable[str]) -> str:
@@ -80,18 +81,23 @@ def did_you_mean(word: object, known: Iterable[str]) -> str:
 
 
 def describe(error: BaseException) -> str:
-    """`Type: message (file:line)`: the innermost line not hidden, nor ours or importlib's."""
+    """`Type: message (file:line)`: the innermost line not hidden, nor ours or a library's.
+
+    Where all lines are in libraries, it is the innermost of those.
+    """
     if isinstance(error, SyntaxError) and error.filename:
         return f"{type(error).__name__}: {error.msg} ({error.filename}:{error.lineno})"
     text = ": ".join(filter(None, (type(error).__name__, _message(error))))
-    place = ""
+    place, own = "", False
     traceback = error.__traceback__
     while traceback is not None:
         file = traceback.tb_frame.f_code.co_filename
         hidden = traceback.tb_frame.f_locals.get("__tracebackhide__") is True
         theirs = not file.startswith(("<", _OURS)) and f"{os.sep}importlib{os.sep}" not in file
         if theirs and not hidden:
-            place = f" ({file}:{traceback.tb_lineno})"
+            of_library = file.startswith(_STANDARD) or f"{os.sep}site-packages{os.sep}" in file
+            if not of_library or not own:
+                place, own = f" ({file}:{traceback.tb_lineno})", not of_library
         traceback = traceback.tb_next
     return text + place
 

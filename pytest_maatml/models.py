@@ -152,7 +152,33 @@ def _parse(file: Path) -> tuple[Mapping[str, Any], Node]:
     if node is None or not isinstance(raw, dict):
         found = "empty" if raw is None else f"a {type(raw).__name__}"
         raise ModelError(f"{file} must be a mapping of keys at the top level; it is {found}")
+    _refuse_doubles(file, node)
     return raw, node
+
+
+def _refuse_doubles(file: Path, root: Node) -> None:
+    """YAML would take the last of two, and so a gate could stand that nobody sees."""
+    from yaml import MappingNode, SequenceNode
+
+    left, seen = [root], set()
+    while left:
+        node = left.pop()
+        if id(node) in seen:  # by an alias
+            continue
+        seen.add(id(node))
+        if isinstance(node, SequenceNode):
+            left += node.value
+        elif isinstance(node, MappingNode):
+            lines: dict[str, int] = {}
+            for key, value in node.value:
+                line = key.start_mark.line + 1
+                if isinstance(key.value, str) and key.value in lines:
+                    raise ModelError(
+                        f"{file}:{line} has the key {key.value!r}, and so has line "
+                        f"{lines[key.value]}: give it once"
+                    )
+                lines[str(key.value)] = line
+                left.append(value)
 
 
 _KIND_NAMES: Final[dict[type, str]] = {str: "text (quote it)", Mapping: "a mapping", list: "a list"}

@@ -430,6 +430,22 @@ def test_a_torn_record_is_passed_over_with_its_line(tmp_path: Path, torn: str) -
     assert [file.name for file in (path / "output").iterdir() if file.is_file()] == ["runs.jsonl"]
 
 
+def test_a_completed_run_whose_folder_is_gone_is_no_scripted_policy(tmp_path: Path) -> None:
+    path = with_runs(tmp_path / "m", record("a", "/gone/a"))
+    with pytest.raises(ModelError, match="the checkpoint of run 'a' is gone: neither /gone/a nor"):
+        resolve_checkpoint(read_model(path))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["name: b\n", "training:\n  lr: 1\n  lr: 2\n", "training: {lr: 1, x: [{lr: 2, lr: 2}]}\n"],
+)
+def test_a_key_that_comes_twice_is_refused_with_both_lines(tmp_path: Path, text: str) -> None:
+    path = folder(tmp_path / "m", HEAD + text)
+    with pytest.raises(ModelError, match=r"model.yml:\d+ has the key '(name|lr)', and so has line"):
+        read_model(path)
+
+
 def test_an_unknown_checkpoint_lists_the_known_runs(tmp_path: Path) -> None:
     path = with_runs(tmp_path / "m", record("a", "/gone/a"), folders=("b",))
     with pytest.raises(ModelError, match=r"no checkpoint 'x' in .*Known runs: a, b$"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import os
-import shlex
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
@@ -13,6 +12,7 @@ from pytest_maatml import registry
 from pytest_maatml.conformance.exchange import Inapplicable, Lost
 from pytest_maatml.conformance.instance import InProcessInstance, Instance, ProgramInstance
 from pytest_maatml.conformance.pipe import Pipe
+from pytest_maatml.engine.child import split_command
 from pytest_maatml.errors import ConfigurationError, RolloutEnvError
 from pytest_maatml.harness.isolation import child_environment, serve_command
 from pytest_maatml.harness.rig import make_environment
@@ -114,7 +114,7 @@ def subject_of(spec: RolloutSpec) -> Subject:
         "max_decisions": spec.max_decisions,
     }
     if spec.env_command is not None:
-        command = shlex.split(spec.env_command)
+        command = split_command(spec.env_command)
         return Subject(program=Program(command=command, cwd=spec.base, timeout=timeout), **common)
     assert spec.env is not None
     reference = spec.env

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import os
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Final
 
 from pytest_maatml.engine import guard
 from pytest_maatml.engine.progress import VARIABLE, Progress
-from pytest_maatml.errors import RolloutEnvError
+from pytest_maatml.errors import ConfigurationError, RolloutEnvError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,6 +29,16 @@ _WIDTH: Final = 500
 _PATIENCE: Final = 1.0
 #: Seconds between two looks at whether a program that is to end has ended.
 _GLANCE: Final = 0.005
+
+
+def split_command(command: str) -> list[str]:
+    """The words of a command, as a shell would split it. Raises ConfigurationError."""
+    try:
+        return shlex.split(command)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"the environment command {command!r} cannot be split into words: {error}"
+        ) from None
 
 
 class Guard:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import selectors
-import shlex
 import time
 import warnings
 import weakref
@@ -12,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from pytest_maatml.engine.candidates import identifier
-from pytest_maatml.engine.child import Child, Guard
+from pytest_maatml.engine.child import Child, Guard, split_command
 from pytest_maatml.engine.conversation import Conversation
 from pytest_maatml.engine.program import Program
 from pytest_maatml.engine.protocol import PROTOCOL, Hello, Labels, StepResult, Verification
@@ -64,7 +63,7 @@ class StdioEnvironment:
         grace: float = 5.0,
         warn: Callable[[str], None] | None = None,
     ) -> None:
-        words = shlex.split(command) if isinstance(command, str) else list(command)
+        words = split_command(command) if isinstance(command, str) else list(command)
         if not words:
             raise RolloutEnvError("the environment command is empty")
         if processes < 1:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import shlex
 from collections import Counter
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pytest_maatml import models, registry
+from pytest_maatml.engine.child import split_command
 from pytest_maatml.engine.driver import drive, greet, plan_episode
 from pytest_maatml.engine.in_process import InProcess
 from pytest_maatml.engine.requests import MANY
@@ -38,7 +38,7 @@ def open_environment(spec: RolloutSpec, *, warn: Callable[[str], None]) -> Carri
     RolloutEnvError for a command that does not start.
     """
     if spec.env_command is not None:
-        return _over_stdio(spec, shlex.split(spec.env_command), {}, warn)
+        return _over_stdio(spec, split_command(spec.env_command), {}, warn)
     if spec.carrier.isolate:
         return _over_stdio(spec, serve_command(spec), child_environment(), warn)
     target, name = spec.env, type(spec.env).__qualname__
@@ -149,7 +149,7 @@ def _greet(carrier: Carrier, spec: RolloutSpec) -> Hello:
     except RolloutEnvError as fault:
         if fault.kind != "exited" or fault.stderr or spec.env_command is None:
             raise
-        advice = unserved(shlex.split(spec.env_command), spec.base)
+        advice = unserved(split_command(spec.env_command), spec.base)
         raise RolloutEnvError(f"{fault}{advice}", op=fault.op, kind=fault.kind) from None
 
 

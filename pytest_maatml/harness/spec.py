@@ -129,6 +129,11 @@ class RolloutSpec:
     line: int = 1
 
     def __post_init__(self) -> None:
+        if not self.source or set(self.source) & set("/\\"):
+            raise ConfigurationError(
+                f"source must be a name, not {self.source!r}: episodes and their folder are called "
+                f"after it"
+            )
         check_least("round", self.round, 0)
         check_least("max-decisions", self.max_decisions, 1)
         check_least("workers", self.workers, 1)

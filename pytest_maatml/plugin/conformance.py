@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import shlex
 import shutil
 import sys
 import warnings
@@ -19,6 +18,7 @@ from pytest_maatml import registry
 from pytest_maatml.conformance.check import check_rule
 from pytest_maatml.conformance.rules import rules_for
 from pytest_maatml.conformance.subject import subject_of
+from pytest_maatml.engine.child import split_command
 from pytest_maatml.errors import ConfigurationError, MaatmlError
 from pytest_maatml.models import load_plugins, read_model
 from pytest_maatml.plugin.containment import contained
@@ -170,7 +170,7 @@ def environment_path(settings: Settings, config: pytest.Config) -> Path:
     """
     base = config.invocation_params.dir
     if settings.env_command is not None:
-        program, *arguments = shlex.split(settings.env_command) or [""]
+        program, *arguments = split_command(settings.env_command) or [""]
         # An interpreter is the last that would stand for the environment.
         files = [Path(os.path.abspath(base / word)) for word in (*arguments, program)]
         inside = (file for file in files if file.is_relative_to(config.rootpath))

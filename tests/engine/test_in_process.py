@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -74,6 +75,12 @@ def test_one_exception_raised_for_many_episodes_is_not_shared_between_their_erro
 def test_what_is_raised_names_where_in_the_environment_it_was_raised() -> None:
     error = drive_one(Scripted(step=lambda *_: 1 / 0))
     assert "ZeroDivisionError" in error.message
+    assert "test_in_process.py:" in error.message
+
+
+def test_of_what_a_library_raises_the_users_own_line_is_named() -> None:
+    error = drive_one(Scripted(step=lambda *_: json.loads("{")))
+    assert "JSONDecodeError" in error.message
     assert "test_in_process.py:" in error.message
 
 

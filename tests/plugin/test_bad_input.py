@@ -100,6 +100,8 @@ def test_an_option_that_is_wrong_in_itself_is_a_usage_error(
         ([MODEL, "--maatml-env=line_wold"], "line_world"),
         ([MODEL], "declares no suite under extensions.pytest_maatml.suites"),
         ([MODEL, "--maatml-env=env.py:Missing"], "has no 'Missing'"),
+        ([MODEL, "--maatml-env-command=node 'x"], "cannot be split into words: No closing quot"),
+        ([MODEL, ENV, "--maatml-source=../up"], "source must be a name, not '../up'"),
         ([MODEL, "--maatml-env=env.py:NOT_ONE"], "neither an environment nor something that makes"),
         ([MODEL, "--maatml-env=env.py:Half"], "lacks the methods"),
         ([MODEL, "--maatml-env=env.py:Broken"], "cannot be made: ZeroDivisionError"),
@@ -179,6 +181,7 @@ def test_a_task_without_family_is_of_the_family_unknown(
     ("model", "said"),
     [
         ("name: [unclosed\n", "model.yml:2"),
+        ("name: w\nmodel_id: w\nname: x\n", "model.yml:3 has the key 'name', and so has line 1"),
         ("- a\n- b\n", "mapping"),
         ("name: w\nmodel_id: w\narchitecture: nobody\n", "nobody"),
         ("name: w\nmodel_id: w\nplugins: [./gone.py]\n", "gone.py"),
