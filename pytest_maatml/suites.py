@@ -52,22 +52,34 @@ def suites(definition: ModelDefinition) -> tuple[SuiteDefinition, ...]:
     Raises ModelError with file and line where one is not as it must be, and where two would have
     the same name in the ids of their items.
     """
+    _refuse_misspelt(definition)
     declared = definition.extensions.get(_EXTENSION) or {}
     if not isinstance(declared, Mapping) or declared.keys() - {"suites"}:
         raise ModelError(
             f"{definition.model_file}: extensions.{_EXTENSION} must be a mapping with the one key "
             f"`suites`, not {declared!r}"
         )
-    entries = declared.get("suites") or []
-    if not isinstance(entries, list):
+    entries = declared.get("suites", [])
+    if not isinstance(entries, list) or ("suites" in declared and not entries):
         raise ModelError(
-            f"{definition.model_file}: extensions.{_EXTENSION}.suites must be a list of suites"
+            f"{definition.model_file}: extensions.{_EXTENSION}.suites must be a list of suites, "
+            f"not {entries!r:.200}"
         )
     lines = definition.suite_lines or (1,) * len(entries)
     found = tuple(map(partial(_suite, definition.model_file), entries, lines))
     _refuse_duplicates(definition.model_file, found)
     alone = sum(suite.name is None for suite in found) == 1
     return tuple(replace(suite, folder=_folder(suite, alone=alone)) for suite in found)
+
+
+def _refuse_misspelt(definition: ModelDefinition) -> None:
+    """Other programs have keys of their own, but one that reads like ours was meant for us."""
+    for key in definition.extensions:
+        if key != _EXTENSION and str(key).lower().replace("-", "_") == _EXTENSION:
+            raise ModelError(
+                f"{definition.model_file}: extensions.{key} is not read; it must be "
+                f"extensions.{_EXTENSION}"
+            )
 
 
 def _folder(suite: SuiteDefinition, *, alone: bool) -> str | None:

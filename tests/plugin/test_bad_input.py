@@ -181,6 +181,11 @@ def test_a_task_without_family_is_of_the_family_unknown(
     ("model", "said"),
     [
         ("name: [unclosed\n", "model.yml:2"),
+        ("name: w\nmodel_id: w\nextensions: {pytest-maatml: {}}\n", "must be extensions.pytest_ma"),
+        (
+            "name: w\nmodel_id: w\nextensions: {pytest_maatml: {suites: }}\n",
+            "suites must be a list of suites, not None",
+        ),
         ("name: w\nmodel_id: w\nname: x\n", "model.yml:3 has the key 'name', and so has line 1"),
         ("- a\n- b\n", "mapping"),
         ("name: w\nmodel_id: w\narchitecture: nobody\n", "nobody"),
