@@ -19,6 +19,14 @@ def test_a_folder_that_is_no_run_is_told_from_one(
     assert "has no episodes.jsonl; give the folder of one run" in capsys.readouterr().err
 
 
+def test_a_part_that_is_not_there_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["merge", str(tmp_path / "whole"), str(tmp_path / "gone")]) == 2
+    assert f"there is no file or folder {tmp_path / 'gone'}" in capsys.readouterr().err
+    assert not (tmp_path / "whole").exists()
+
+
 def test_rollout_names_its_own_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = shutil.copytree(EXAMPLE, tmp_path / "line_walker")
     collect = ["rollout", str(model), "--env=line_world", "--label", "--out", str(tmp_path / "out")]

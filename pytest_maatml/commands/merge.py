@@ -30,10 +30,13 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _run(chosen: argparse.Namespace) -> int:
+    from pytest_maatml.errors import ConfigurationError
     from pytest_maatml.harness.wording import gate_lines
     from pytest_maatml.records.merge import merge_runs
     from pytest_maatml.table import counted
 
+    if missing := [path for path in chosen.inputs if not path.exists()]:
+        raise ConfigurationError(f"there is no file or folder {missing[0]}")
     recorded = _recorded_gates(chosen.inputs)
     reports: list[GateReport] = []
 
