@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from pytest_maatml.engine.in_process import InProcess
 from pytest_maatml.engine.record import Episode
 from pytest_maatml.errors import ConfigurationError, MaatmlError
 from pytest_maatml.harness.results import FamilyResult, run_family
@@ -162,8 +163,19 @@ class MaatmlSession:
         key = (named, spec.env_command, spec.base, spec.carrier)
         supplied = self._supplied(spec)
         if key not in self._carriers:
-            self._carriers[key] = open_environment(supplied, warn=self._warnings.append)
+            carrier = open_environment(supplied, warn=self._warnings.append)
+            self._carriers[key] = carrier
+            if isinstance(carrier, InProcess):
+                self._warnings += self._in_vain()
         return self._carriers[key]
+
+    def _in_vain(self) -> list[str]:
+        """What was typed for environments in processes of their own."""
+        return [
+            f"--maatml-{name} does nothing for an environment in this process; add --maatml-isolate"
+            for name in ("timeout", "env-processes", "env-restarts")
+            if self.config.getoption(f"maatml_{name.replace('-', '_')}") is not None
+        ]
 
     def _supplied(self, spec: RolloutSpec) -> RolloutSpec:
         """`spec` with the environment that a hook supplies for its name, if one does."""

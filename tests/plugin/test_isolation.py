@@ -74,3 +74,14 @@ def test_without_isolation_a_broken_environment_costs_its_own_episode_too(
     (error,) = walker.errors()
     assert error["task_id"] == "lethal"
     assert len(walker.episodes()) == 2
+
+
+@pytest.mark.parametrize(("more", "warnings"), [([], 1), (["--maatml-isolate"], 0)])
+def test_a_deadline_that_nobody_can_keep_is_a_warning(
+    pytester: pytest.Pytester, walker: ModelFolder, more: list[str], warnings: int
+) -> None:
+    run = ("--maatml-model=walker", "--maatml-env=line_world", "-Wdefault")
+    result = pytester.runpytest(*run, "--maatml-timeout=5", *more)
+    result.assert_outcomes(passed=1, warnings=warnings)
+    said = "--maatml-timeout does nothing for an environment in this process; add --maatml-isolate"
+    assert (said in result.stdout.str()) is bool(warnings)
