@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,9 +16,10 @@ if TYPE_CHECKING:
 
     from pytest_maatml.models import ModelDefinition
 
-__all__ = ["SuiteDefinition", "suites"]
+__all__ = ["SuiteDefinition", "item_name", "suites"]
 
 _EXTENSION: Final = "pytest_maatml"
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.-]|_(?=u[0-9a-f]+_)")
 #: The keys of a suite that `SuiteDefinition.extra` may hold.
 _EXTRA_KEYS: Final = (
     "label", "teacher_mix", "source", "round", "seed", "max_decisions", "gate", "alpha", "stop",
@@ -44,6 +46,15 @@ class SuiteDefinition:
     line: int
     #: What else was given of the settings that an option sets otherwise.
     extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+def item_name(text: str) -> str:
+    """`text` in letters, digits and `_.-` alone; different texts have different names.
+
+    Any other character becomes `_uHEX_`, and so does an underscore that would look like the start
+    of one.
+    """
+    return _UNSAFE.sub(lambda match: f"_u{ord(match[0]):x}_", text)
 
 
 def suites(definition: ModelDefinition) -> tuple[SuiteDefinition, ...]:

@@ -11,7 +11,7 @@ from pytest_maatml.errors import ConfigurationError
 from pytest_maatml.gating.policy import GatePolicy
 from pytest_maatml.harness.spec import CarrierSettings, RolloutSpec, Selection, check_least
 from pytest_maatml.schedule import teacher_mix_at
-from pytest_maatml.suites import SuiteDefinition
+from pytest_maatml.suites import SuiteDefinition, item_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -144,7 +144,7 @@ class RolloutChoices:
             teacher_mix=_mix(rest.teacher_mix(self.teacher_mix), round_),
             source=source,
             round=round_,
-            out=self._out(model, f"{source}-r{round_}"),
+            out=self._out(model, rest.suite.folder, f"{source}-r{round_}"),
             gates=self._gate_policy(rest, label=label),
             carrier=self._carrier(rest),
             selection=self.selection,
@@ -159,11 +159,11 @@ class RolloutChoices:
             ),
         )
 
-    def _out(self, model: ModelDefinition | None, leaf: str) -> Path:
-        if self.out is not None:
-            return self.out
+    def _out(self, model: ModelDefinition | None, below: str | None, leaf: str) -> Path:
+        """The folder of the episodes; suites beside one another have one each below it."""
         output = self.started_in / "output" if model is None else model.output_dir
-        return output / "episodes" / leaf
+        folder = output / "episodes" / leaf if self.out is None else self.out
+        return folder if below is None else folder / item_name(below)
 
     def _carrier(self, rest: _Suite) -> CarrierSettings:
         return CarrierSettings(

@@ -15,9 +15,9 @@ from pytest_maatml.arguments import OVERALL_GATE
 from pytest_maatml.errors import ConfigurationError, MaatmlError
 from pytest_maatml.models import check_predictor, load_plugins, read_model
 from pytest_maatml.plugin.containment import contained
-from pytest_maatml.plugin.items import FamilyItem, OverallItem, item_name
+from pytest_maatml.plugin.items import FamilyItem, OverallItem
 from pytest_maatml.plugin.session import session_of
-from pytest_maatml.suites import suites
+from pytest_maatml.suites import item_name, suites
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

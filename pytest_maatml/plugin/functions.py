@@ -13,9 +13,9 @@ from pytest_maatml.engine.encoding import snapshot
 from pytest_maatml.errors import ConfigurationError, MaatmlError, did_you_mean
 from pytest_maatml.models import load_plugins, read_model
 from pytest_maatml.plugin.containment import contained
-from pytest_maatml.plugin.items import item_name
 from pytest_maatml.plugin.options import RIVALS
 from pytest_maatml.plugin.session import MaatmlWarning, session_of
+from pytest_maatml.suites import item_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

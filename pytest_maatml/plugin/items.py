@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,17 +18,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_maatml.harness.spec import RolloutSpec
-
-_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.-]|_(?=u[0-9a-f]+_)")
-
-
-def item_name(text: str) -> str:
-    """`text` in letters, digits and `_.-` alone; different texts have different names.
-
-    Any other character becomes `_uHEX_`, and so does an underscore that would look like the start
-    of one.
-    """
-    return _UNSAFE.sub(lambda match: f"_u{ord(match[0]):x}_", text)
 
 
 class GateNotMet(Exception):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_maatml.arguments import (
@@ -15,7 +15,6 @@ from pytest_maatml.arguments import (
 from pytest_maatml.errors import ConfigurationError
 from pytest_maatml.harness.choices import RolloutChoices
 from pytest_maatml.harness.spec import Selection
-from pytest_maatml.plugin.items import item_name
 from pytest_maatml.plugin.options import given, relative_to
 
 if TYPE_CHECKING:
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from pytest_maatml.harness.spec import RolloutSpec
-    from pytest_maatml.models import ModelDefinition
     from pytest_maatml.suites import SuiteDefinition
 
 
@@ -123,20 +120,6 @@ class Settings(RolloutChoices):
         return not self.chooses_environment or (
             (suite.env, suite.env_command) == (self.env, self.env_command)
         )
-
-    def spec(
-        self,
-        *,
-        base: Path,
-        model: ModelDefinition | None = None,
-        suite: SuiteDefinition | None = None,
-    ) -> RolloutSpec:
-        """As `RolloutChoices.spec`; suites beside one another write to folders of their own."""
-        # A class with slots is made anew, and `super()` would still mean the one before.
-        spec = RolloutChoices.spec(self, base=base, model=model, suite=suite)
-        if suite is None or suite.folder is None:
-            return spec
-        return replace(spec, out=spec.out / item_name(suite.folder))
 
 
 def _check_model(model: Path) -> None:

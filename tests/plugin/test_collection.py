@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_maatml.plugin.collection import ModelFile, PolicyFile, RolloutFile
-from pytest_maatml.plugin.items import item_name
+from pytest_maatml.suites import item_name
 
 from .conftest import PLUGIN, ModelFolder
 
